@@ -61,7 +61,7 @@ bench-tokenizers: all
 # The readers of files from elsewhere (tests/fuzz), by libFuzzer under both sanitizers: RUNS
 # executions of each, those of FUZZ side by side. What it finds next is kept in build-fuzz/corpus.
 RUNS ?= 100000
-FUZZ ?= safetensors index config adapter tokenizer
+FUZZ ?= safetensors index config adapter tokenizer rows
 CLANG ?= $(firstword $(shell command -v clang++ clang++-19 clang++-16 clang++-15 clang++-14) clang++)
 fuzz:
 	@command -v $(CLANG) >/dev/null || { echo "apt-get install clang (or set CLANG=)"; exit 1; }

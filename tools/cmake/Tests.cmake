@@ -118,7 +118,7 @@ if(sources AND FSDP_HAVE_MPI)
   endforeach()
 endif()
 
-foreach(name safetensors index config adapter tokenizer)
+foreach(name safetensors index config adapter tokenizer rows)
   fsdp_entry(fuzz/${name} unit 60 1 fuzz_smoke_${name})
 endforeach()
 

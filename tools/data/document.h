@@ -34,6 +34,7 @@ struct Document {
   std::string_view text, cue = {}, answer = {};
   RowPlace place = {};
   const MappedFile* file = nullptr;  // that `text` is all of; null: it is a row
+  size_t file_number = 0;            // of all files, from 0
 };
 using UseDocument = std::function<void(const Document& document)>;
 

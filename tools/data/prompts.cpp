@@ -6,7 +6,10 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "tools/data/text_source.h"
+#include "tools/data/json_row.h"
+#include "tools/data/row_spans.h"
+#include "tools/data/table.h"
+#include "tools/data/text_format.h"
 #include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
@@ -25,8 +28,7 @@ std::vector<int32_t> ids_of(const Json& value, const std::string& where) {
   return ids;
 }
 
-Prompt prompt_of_row(std::string_view line, const std::string& where) {
-  const Json row = parse_json_line(line, where);
+Prompt prompt_of_row(const Json& row, const std::string& where) {
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
   for (const auto& item : row.items()) {
     FSDP_CHECK(item.name == "text" || item.name == "ids",
@@ -43,20 +45,32 @@ Prompt prompt_of_row(std::string_view line, const std::string& where) {
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
-  const std::string content = read_file(file);
-  const bool jsonl = format_of(file, TextFormat::kAuto) == TextFormat::kJsonl;
+  const MappedFile mapped(file);
+  check_kind(mapped, TextFormat::kAuto);
+  const std::string_view text = without_byte_order_mark(mapped.text());
+  const TextFormat format = format_of(file, TextFormat::kAuto);
   std::vector<Prompt> prompts;
-  int64_t number = 0;
-  for (size_t begin = 0; begin < content.size(); ++begin) {
-    const size_t end = std::min(content.find('\n', begin), content.size());
-    std::string_view line = std::string_view(content).substr(begin, end - begin);
-    begin = end;
-    const std::string where = fmt::format("{}:{}", file.string(), ++number);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-    FSDP_CHECK(first_invalid_utf8(line) == line.size(), "{}: invalid UTF-8", where);
-    prompts.push_back(jsonl ? prompt_of_row(line, where)
-                            : Prompt{where, std::string(line), std::nullopt});
+  const auto each = [&](const std::function<Prompt(std::string_view, const std::string&)>& read) {
+    return [&, read](const RowSpan& row) {
+      const std::string where = fmt::format("{}:{}", file.string(), row.line);
+      FSDP_CHECK(first_invalid_utf8(row.text) == row.text.size(), "{}: invalid UTF-8", where);
+      prompts.push_back(read(row.text, where));
+    };
+  };
+  if (format == TextFormat::kText) {
+    for_each_span(text, Spans::kLines, file.string(), each([](auto line, const auto& where) {
+                    if (line.ends_with('\r')) line.remove_suffix(1);
+                    return Prompt{where, std::string(line), std::nullopt};
+                  }));
+  } else if (format == TextFormat::kJsonl) {
+    for_each_span(text, spans_of(text), file.string(), each([](auto row, const auto& where) {
+                    return prompt_of_row(parse_json_row(row, where), where);
+                  }));
+  } else {
+    const Table table(text, format == TextFormat::kCsv ? ',' : '\t', file.string());
+    table.for_each_record(each([&](auto row, const auto& where) {
+      return prompt_of_row(table.row_of(row, where), where);
+    }));
   }
   FSDP_CHECK(!prompts.empty(), "{}: no prompts", file.string());
   return prompts;

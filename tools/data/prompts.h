@@ -1,6 +1,6 @@
-// Files of prompts for generation: a text file has one a line (blank lines are skipped), a JSONL
-// file one a row: {"text": "Once upon"} or, as token ids, {"ids": [1, 5]}. Errors name file and
-// line.
+// Files of prompts for generation: a text file has one a line (blank lines are skipped), a file of
+// JSON one a row: {"text": "Once upon"} or, as token ids, {"ids": [1, 5]}; a table one a row of its
+// column text. Which a file is, its ending says (text_format.h). Errors name file and line.
 #pragma once
 
 #include <cstdint>

@@ -33,6 +33,29 @@ size_t end_of_element(std::string_view text, char bracket = ']') {
   return text.size();
 }
 
+// The end of the first value: behind the bracket that closes its first one, or else its line's end;
+// npos: it does not end.
+size_t end_of_value(std::string_view text) {
+  int64_t depth = 0;
+  bool inside_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (inside_string) {
+      if (c == '\\') ++i;
+      if (c == '"') inside_string = false;
+    } else if (c == '"') {
+      inside_string = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      if (--depth <= 0) return i + 1;
+    } else if (c == '\n' && depth == 0) {
+      return i;
+    }
+  }
+  return depth == 0 ? text.size() : text.npos;
+}
+
 std::string_view without_blanks_behind(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
@@ -97,6 +120,23 @@ Place elements_of(const RowSpan& outer, const std::string& file,
   return place;
 }
 
+// Objects one behind another, with nothing or blanks between them.
+void for_each_value(std::string_view text, const std::string& file,
+                    const std::function<void(const RowSpan&)>& use) {
+  constexpr size_t kLongest = size_t{64} << 20;  // more is no row, but all rows within an object
+  Place place(text);
+  for (place.skip_blanks(); !place.ends(); place.skip_blanks()) {
+    const std::string_view rest = place.rest().substr(0, kLongest);
+    const size_t length = end_of_value(rest);
+    FSDP_CHECK(length != text.npos, "{}:{}: {}", file, place.line(),
+               rest.size() < kLongest
+                   ? "malformed JSON: the object does not end"
+                   : "an object of more than 64 MiB: expected rows, one a line or in an array");
+    use({rest.substr(0, length), place.line(), place.at()});
+    place.go_to(place.at() + length);
+  }
+}
+
 // What stands between the members of an object, up to the next name or the end.
 bool goes_on(Place& place, char after_first, const std::string& file) {
   place.skip_blanks();
@@ -112,14 +152,42 @@ bool goes_on(Place& place, char after_first, const std::string& file) {
 
 }  // namespace
 
-bool is_array(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  return first != std::string_view::npos && text[first] == '[';
+namespace {
+
+// Of an indented object the first line is short; another member, or what a bracket opened, follows.
+bool goes_on_behind_line(std::string_view text) {
+  constexpr size_t kLongest = 4096;
+  const std::string_view line =
+      without_blanks_behind(text.substr(0, std::min(text.find('\n'), kLongest)));
+  const size_t next = text.find_first_not_of(kBlank, line.size());
+  if (!line.starts_with('{') || line.size() == kLongest || next == text.npos) return false;
+  const char last = line.back();
+  if (last != '[' && ((last != '{' && last != ',') || text[next] == '{')) return false;
+  bool inside_string = false;  // where a line is cut
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') inside_string = !inside_string;
+    if (inside_string && line[i] == '\\') ++i;
+  }
+  return !inside_string && end_of_value(line) == line.npos;
 }
 
-void for_each_span(std::string_view text, bool array, const std::string& file,
+}  // namespace
+
+Spans spans_of(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
+  if (text.starts_with('[')) {
+    const size_t inside = text.find_first_not_of(kBlank, 1);
+    const bool rows =
+        inside == text.npos || std::string_view("{\"]").find(text[inside]) != text.npos;
+    return rows ? Spans::kElements : Spans::kLines;
+  }
+  return goes_on_behind_line(text) ? Spans::kValues : Spans::kLines;
+}
+
+void for_each_span(std::string_view text, Spans spans, const std::string& file,
                    const std::function<void(const RowSpan&)>& use) {
-  if (!array) return for_each_line(text, use);
+  if (spans == Spans::kLines) return for_each_line(text, use);
+  if (spans == Spans::kValues) return for_each_value(text, file, use);
   const Place place = elements_of({text, 1, 0}, file, use);
   FSDP_CHECK(place.ends(), "{}:{}: malformed JSON: text behind the end of the array", file,
              place.line());
@@ -127,7 +195,9 @@ void for_each_span(std::string_view text, bool array, const std::string& file,
 
 void for_each_element(const RowSpan& outer, const std::string& file,
                       const std::function<void(const RowSpan&)>& use) {
-  FSDP_CHECK(is_array(outer.text), "{}:{}: expected an array", file, outer.line);
+  const size_t first = outer.text.find_first_not_of(kBlank);
+  FSDP_CHECK(first != std::string_view::npos && outer.text[first] == '[',
+             "{}:{}: expected an array", file, outer.line);
   elements_of(outer, file, use);
 }
 
@@ -158,8 +228,10 @@ void for_each_member(const RowSpan& object, const std::string& file,
   }
 }
 
-std::string_view span_at(std::string_view text, bool array) {
-  return without_blanks_behind(text.substr(0, array ? end_of_element(text) : text.find('\n')));
+std::string_view span_at(std::string_view text, Spans spans) {
+  if (spans == Spans::kValues) return text.substr(0, end_of_value(text));
+  const bool element = spans == Spans::kElements;
+  return without_blanks_behind(text.substr(0, element ? end_of_element(text) : text.find('\n')));
 }
 
 }  // namespace fsdp::data

@@ -1,5 +1,6 @@
-// Where the rows of a text are: its lines, or the elements of a JSON array; the members of a JSON
-// object. Not here: what is in a row (text_source.h).
+// Where the rows of a text are: its lines, the elements of a JSON array, or objects of JSON one
+// behind another; the members of a JSON object. Not here: records of a table (table.h), what is in
+// a row (text_source.h).
 #pragma once
 
 #include <cstddef>
@@ -16,17 +17,21 @@ struct RowSpan {
   size_t begin = 0;  // in the whole text, in bytes
 };
 
-// Whether the text's first character begins an array.
-bool is_array(std::string_view text);
+// kValues: each from its bracket to the bracket that closes it, as indented objects are written.
+enum class Spans : uint8_t { kLines, kElements, kValues };
 
-// Calls `use` with each line that is not blank or, of a JSON array, with each element. An element
+// How the rows of a text of JSON lie, by its beginning: an array of objects or texts; an object
+// that goes on behind its first line; lines.
+Spans spans_of(std::string_view text);
+
+// Calls `use` with each line that is not blank, each element of an array, or each value. An element
 // may be malformed in itself, such as one of too few brackets, which ends later. Error that names
-// `file` and the line for an array that does not end, and for what follows its end.
-void for_each_span(std::string_view text, bool array, const std::string& file,
+// `file` and the line for an array or a value that does not end, and for what follows an array.
+void for_each_span(std::string_view text, Spans spans, const std::string& file,
                    const std::function<void(const RowSpan&)>& use);
 
 // The row at the beginning of this text, without the text that follows it.
-std::string_view span_at(std::string_view text, bool array);
+std::string_view span_at(std::string_view text, Spans spans);
 
 // The same of what lies within another span: `outer` is a span of the file, `use` gets spans of the
 // file too. Error for text that is no array.

@@ -20,14 +20,13 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
                file.string());
   }
   std::vector<RowPlace> places;  // of the rows of all files
-  std::vector<size_t> ends;      // for each file, how many rows it and the files before it have
-  std::vector<SkippedRow> skipped;
-  for (const auto& file : files) {
-    const auto of_file = for_each_document(
-        file, options, [&](const Document& document) { places.push_back(document.place); });
-    skipped.insert(skipped.end(), of_file.begin(), of_file.end());
-    ends.push_back(places.size());
-  }
+  // For each file, how many rows it and the files before it have.
+  std::vector<size_t> ends(files.size());
+  const auto skipped = for_each_document(files, options, [&](const Document& document) {
+    places.push_back(document.place);
+    ends[document.file_number] = places.size();
+  });
+  for (size_t i = 1; i < ends.size(); ++i) ends[i] = std::max(ends[i], ends[i - 1]);
   const auto rows = static_cast<int64_t>(places.size());
   FSDP_CHECK(subset.n >= 1 && subset.n <= rows,
              "data.subset.n: expected 1 to {}, the rows of {}{}, got {}", rows, files[0].string(),

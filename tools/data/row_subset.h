@@ -1,4 +1,4 @@
-// A number of rows of JSONL files by seed: the rows, in the order, that Hugging Face datasets'
+// A number of rows of files by seed: the rows, in the order, that Hugging Face datasets'
 // shuffle(seed).select(range(n)) takes of the same files. Not here: the order of training
 // (sampler.h).
 #pragma once

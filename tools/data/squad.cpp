@@ -2,6 +2,7 @@
 #include "tools/data/squad.h"
 
 #include "core/error.h"
+#include "tools/data/json_row.h"
 #include "tools/data/row_template.h"
 #include "tools/data/tokenizer/utf8.h"
 
@@ -53,9 +54,9 @@ QuestionSpan question_at(std::string_view text, const RowPlace& place, const std
   const bool inside = place.begin + place.inside < text.size();
   FSDP_CHECK(inside, "{}: byte {}: expected a question, got the end of the file", file,
              place.begin + place.inside);
-  const RowSpan paragraph = {span_at(text.substr(place.begin), true), 1, place.begin};
-  return {context_of(paragraph, file), span_at(text.substr(place.begin + place.inside), true), 1,
-          place};
+  const RowSpan paragraph = {span_at(text.substr(place.begin), Spans::kElements), 1, place.begin};
+  return {context_of(paragraph, file),
+          span_at(text.substr(place.begin + place.inside), Spans::kElements), 1, place};
 }
 
 Json row_of(const QuestionSpan& question, const std::string& where) {
@@ -64,7 +65,7 @@ Json row_of(const QuestionSpan& question, const std::string& where) {
     FSDP_CHECK(bad == part.size(), "{}: invalid UTF-8: byte 0x{:02x}", where,
                static_cast<uint8_t>(part[bad]));
   }
-  const Json parsed = parse_json_line(question.question, where);
+  const Json parsed = parse_json_row(question.question, where);
   Json row = Json::object();
   row["question"] = field_of(parsed, where, "question");
   if (const Json* id = parsed.find("id"); id && id->is_string()) row["id"] = *id;

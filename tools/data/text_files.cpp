@@ -2,25 +2,28 @@
 #include "tools/data/text_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <memory>
-#include <string_view>
 
 #include <glob.h>
 
 #include "core/error.h"
+#include "tools/data/text_format.h"
 
 namespace fsdp::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 3> kTextEndings = {".jsonl", ".json", ".txt"};
-
 bool is_folder(const fs::path& path) {
   std::error_code unreadable;
   return fs::is_directory(path, unreadable);
+}
+
+// What Hugging Face datasets writes beside data.
+bool describes_folder(const std::string& name) {
+  return name == "dataset_info.json" || name == "dataset_infos.json" ||
+         name == "dataset_dict.json" || name == "state.json";
 }
 
 std::vector<std::string> texts_of_folder(const fs::path& folder) {
@@ -28,10 +31,9 @@ std::vector<std::string> texts_of_folder(const fs::path& folder) {
   std::vector<std::string> out;
   for (fs::directory_iterator file(folder, error), end; !error && file != end;
        file.increment(error)) {
-    const std::string ending = file->path().extension().string();
-    const bool text =
-        std::find(kTextEndings.begin(), kTextEndings.end(), ending) != kTextEndings.end();
-    const bool hidden = file->path().filename().string().starts_with('.');
+    const std::string name = file->path().filename().string();
+    const bool text = has_data_ending(name) && !describes_folder(name);
+    const bool hidden = name.starts_with('.');
     if (text && !hidden && !is_folder(file->path())) out.push_back(file->path().string());
   }
   FSDP_CHECK(!error, "{}: cannot read the folder: {}", folder.string(), error.message());

@@ -11,11 +11,10 @@ namespace fsdp::data {
 // Whether a name that no file has is a pattern: it holds *, ? or [.
 bool is_pattern(const std::string& name);
 
-// Sorted by name; none when nothing is there. A file: itself. A folder: its files that end with
-// .jsonl, .json or .txt, not the files of its subfolders. A pattern, as of the shell: the files
-// that match. Hidden files only where they are named. Error for a folder that cannot be read, and
-// for
-// **, which would match as one * does.
+// Sorted by name; none when nothing is there. A file: itself. A folder: its files with an ending
+// of text_format.h, but for those that describe the folder, not the files of its subfolders. A
+// pattern, as of the shell: the files that match. Hidden files only where they are named. Error for
+// a folder that cannot be read, and for **, which would match as one * does.
 std::vector<std::string> files_named(const std::string& name);
 
 }  // namespace fsdp::data

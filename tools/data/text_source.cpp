@@ -8,8 +8,10 @@
 #include "core/io/file.h"
 #include "core/io/forget_pages.h"
 #include "core/io/json.h"
+#include "tools/data/json_row.h"
 #include "tools/data/row_spans.h"
 #include "tools/data/squad.h"
+#include "tools/data/table.h"
 #include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
@@ -53,9 +55,29 @@ RowParts parts_of_row(const Json& row, const std::string& where, const TextOptio
   return {.text = field_of(row, where, options.field), .cue = "", .answer = ""};
 }
 
-// Only of Alpaca's files: a line of JSONL that begins with a bracket is a bad row.
-bool rows_are_elements(std::string_view text, TextFormat format) {
-  return format == TextFormat::kAlpaca && is_array(text);
+// Of an array of JSON an element may be a text instead of an object: the field `text` of a row.
+Json row_of_json(std::string_view text, Spans spans, const std::string& where) {
+  Json row = parse_json_row(text, where);
+  if (spans != Spans::kElements || !row.is_string()) return row;
+  Json out = Json::object();
+  out["text"] = std::move(row);
+  return out;
+}
+
+// The format of a file that holds rows, where Alpaca's may be a table too.
+TextFormat format_of_rows(const std::string& file, TextFormat format) {
+  const TextFormat found = format_of(file, format);
+  if (found != TextFormat::kAlpaca) return found;
+  const TextFormat by_ending = format_of(file, TextFormat::kAuto);
+  return by_ending == TextFormat::kText ? TextFormat::kJsonl : by_ending;
+}
+
+bool is_table(TextFormat format) {
+  return format == TextFormat::kCsv || format == TextFormat::kTsv;
+}
+
+Table table_of(std::string_view text, TextFormat format, const std::string& file) {
+  return {text, format == TextFormat::kCsv ? ',' : '\t', file};
 }
 
 // Each line with its end, blank or not.
@@ -84,35 +106,54 @@ struct FoundRow {
 // Calls `use` with every row of a file, good or bad.
 class RowWalk {
  public:
-  RowWalk(const std::string& file, const TextOptions& options, size_t first_byte)
-      : file_(file),
+  // `text`: of the file, behind its first bytes.
+  RowWalk(std::string_view text, const std::string& file, const TextOptions& options,
+          size_t first_byte)
+      : text_(text),
+        file_(file),
         options_(options),
-        format_(format_of(file, options.format)),
+        format_(format_of_rows(file, options.format)),
+        spans_(format_ == TextFormat::kJsonl ? spans_of(text) : Spans::kLines),
         first_byte_(first_byte) {}
 
-  void walk(std::string_view text, const std::function<void(const FoundRow&)>& use) const {
-    if (format_ == TextFormat::kSquad) return walk_questions(text, use);
-    const auto use_span = [&](const RowSpan& row) {
+  void walk(const std::function<void(const FoundRow&)>& use) const {
+    if (format_ == TextFormat::kSquad) return walk_questions(use);
+    if (is_table(format_)) {
+      const Table table = table_of(text_, format_, file_);
+      return table.for_each_record(
+          reading(use, [&](std::string_view row, const std::string& where) {
+            return parts_of_row(table.row_of(row, where), where, options_);
+          }));
+    }
+    const auto use_span = reading(use, [&](std::string_view row, const std::string& where) {
+      if (format_ == TextFormat::kText) return RowParts{.text = text_of_line(row, options_.lines)};
+      return parts_of_row(row_of_json(row, spans_, where), where, options_);
+    });
+    const bool all_lines = format_ == TextFormat::kText && options_.lines == Lines::kAll;
+    if (all_lines) return for_each_raw_line(text_, use_span);
+    for_each_span(text_, spans_, file_, use_span);
+  }
+
+  // Rows of a JSON array may all stand in one line: their number says which it is.
+  bool numbers_rows() const { return format_ == TextFormat::kSquad || spans_ == Spans::kElements; }
+
+ private:
+  using Read = std::function<RowParts(std::string_view row, const std::string& where)>;
+
+  std::function<void(const RowSpan&)> reading(const std::function<void(const FoundRow&)>& use,
+                                              const Read& read) const {
+    return [this, &use, read](const RowSpan& row) {
       use({row.line,
            {.begin = first_byte_ + row.begin, .inside = 0},
            [&](const std::string& where) {
              check_utf8(row.text, file_, row.line, first_byte_ + row.begin);
-             if (format_ == TextFormat::kText) {
-               return RowParts{.text = text_of_line(row.text, options_.lines)};
-             }
-             return parts_of_row(parse_json_line(row.text, where), where, options_);
+             return read(row.text, where);
            }});
     };
-    if (format_ == TextFormat::kText && options_.lines == Lines::kAll) {
-      return for_each_raw_line(text, use_span);
-    }
-    for_each_span(text, rows_are_elements(text, format_), file_, use_span);
   }
 
- private:
-  void walk_questions(std::string_view text,
-                      const std::function<void(const FoundRow&)>& use) const {
-    for_each_question(text, file_, [&](const QuestionSpan& question) {
+  void walk_questions(const std::function<void(const FoundRow&)>& use) const {
+    for_each_question(text_, file_, [&](const QuestionSpan& question) {
       const RowPlace place = {.begin = question.place.begin + first_byte_,
                               .inside = question.place.inside};
       use({question.line, place, [&](const std::string& where) {
@@ -121,39 +162,51 @@ class RowWalk {
     });
   }
 
+  std::string_view text_;
   const std::string& file_;
   const TextOptions& options_;
   TextFormat format_;
+  Spans spans_;
   size_t first_byte_;
 };
 
-// What a file that is read as JSONL looks like instead, by the names of its fields; "": nothing.
+// What a file of rows looks like instead, by the names of its fields; "": nothing.
 std::string hint_of_format(std::string_view text, const std::string& file,
                            const TextOptions& options) {
-  if (options.row_template || format_of(file, options.format) != TextFormat::kJsonl) return "";
+  const TextFormat format = format_of(file, options.format);
+  if (options.row_template) return "";
   const std::string_view begin = text.substr(0, 4096);
   const auto has = [&](std::string_view field) { return begin.find(field) != begin.npos; };
+  if (is_table(format)) {
+    const std::string_view header = begin.substr(0, begin.find_first_of("\r\n"));
+    if (has("instruction") && has("output"))
+      return "its rows look like Alpaca's: data.format: alpaca";
+    return format == TextFormat::kCsv && header.find(',') == header.npos &&
+                   header.find(';') != header.npos
+               ? "its cells seem to stand between ; where a CSV file has ,"
+               : "";
+  }
+  if (format != TextFormat::kJsonl) return "";
   if (has("\"paragraphs\"")) return "it looks like a file of SQuAD: data.format: squad";
   return has("\"instruction\"") ? "its rows look like Alpaca's: data.format: alpaca" : "";
 }
 
+// Of a file of rows; one with line 0 where it has none.
 std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& file,
                                      const TextOptions& options, size_t first_byte,
                                      const UseDocument& use) {
   std::vector<SkippedRow> skipped;
-  const TextFormat format = format_of(file, options.format);
-  // Rows of a JSON array may all stand in one line: their number says which it is.
-  const bool numbered = format == TextFormat::kSquad || rows_are_elements(text, format);
+  const RowWalk rows(text, file, options, first_byte);
   int64_t number = 0;
   bool any = false;
-  RowWalk(file, options, first_byte).walk(text, [&](const FoundRow& row) {
+  rows.walk([&](const FoundRow& row) {
     const std::string where = fmt::format("{}:{}", file, row.line);
     std::optional<RowParts> parts;
     ++number;
     try {
       parts = row.read(where);
     } catch (const Error& error) {
-      const std::string which = numbered ? fmt::format(" (row {})", number) : "";
+      const std::string which = rows.numbers_rows() ? fmt::format(" (row {})", number) : "";
       const std::string hint = hint_of_format(text, file, options);
       if (options.bad_rows == BadRows::kFail) {
         fail("{}{}{}{}", error.what(), which, hint.empty() ? "" : "; ", hint);
@@ -163,61 +216,23 @@ std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& f
     if (parts) use({parts->text, parts->cue, parts->answer, row.place});
     any = any || parts;
   });
-  FSDP_CHECK(any || !skipped.empty(), "{}: no rows", file);
+  if (!any && skipped.empty()) return {{file, 0, "no rows"}};
   FSDP_CHECK(any, "{}: no row is left: all {} would be skipped, the first in line {}: {}", file,
              skipped.size(), skipped[0].line, skipped[0].reason);
   return skipped;
 }
 
-}  // namespace
-
-std::string_view name_of(TextFormat format) {
-  switch (format) {
-    case TextFormat::kAuto:
-      return "auto";
-    case TextFormat::kText:
-      return "text";
-    case TextFormat::kJsonl:
-      return "jsonl";
-    case TextFormat::kAlpaca:
-      return "alpaca";
-    case TextFormat::kSquad:
-      return "squad";
-    case TextFormat::kTokens:
-      return "";
-    case TextFormat::kSynthetic:
-      return "synthetic";
-  }
-  fail("[data] format: {}", static_cast<int>(format));
-}
-
-TextFormat format_of(const std::filesystem::path& file, TextFormat format) {
-  if (format != TextFormat::kAuto) return format;
-  const std::string extension = file.extension().string();
-  return extension == ".jsonl" || extension == ".json" ? TextFormat::kJsonl : TextFormat::kText;
-}
-
-bool has_rows(const std::filesystem::path& file, const TextOptions& options) {
-  return options.lines != Lines::kTogether || format_of(file, options.format) != TextFormat::kText;
-}
-
-std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {
-  if (row_template) return row_template;
-  if (format == TextFormat::kAlpaca) return find_template("alpaca");
-  return format == TextFormat::kSquad ? find_template("squad") : nullptr;
-}
-
-std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
-                                          const TextOptions& options, const UseDocument& use) {
+// The same of any file.
+std::vector<SkippedRow> documents_of(const std::filesystem::path& file, const TextOptions& options,
+                                     const UseDocument& use) {
   const MappedFile mapped(file);
   const std::string_view text = without_byte_order_mark(mapped.text());
   const size_t skipped = mapped.size() - text.size();
-  FSDP_CHECK(!text.empty(), "{}: the file is empty", file.string());
+  if (text.empty()) return {{file.string(), 0, "the file is empty"}};
+  check_kind(mapped, options.format);
   if (has_rows(file, options)) {
-    TextOptions complete = options;
-    complete.row_template = options.template_of_rows();
     size_t remembered = 0;  // from this byte on
-    return for_each_row(text, file.string(), complete, skipped, [&](const Document& row) {
+    return for_each_row(text, file.string(), options, skipped, [&](const Document& row) {
       use(row);
       if (row.place.begin - remembered < kForgetBytes) return;
       forget_pages(mapped);
@@ -229,10 +244,42 @@ std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
   return {};
 }
 
+}  // namespace
+
+bool has_rows(const std::filesystem::path& file, const TextOptions& options) {
+  return options.lines != Lines::kTogether || format_of(file, options.format) != TextFormat::kText;
+}
+
+std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {
+  if (row_template) return row_template;
+  if (format == TextFormat::kAlpaca) return find_template("alpaca");
+  return format == TextFormat::kSquad ? find_template("squad") : nullptr;
+}
+
+std::vector<SkippedRow> for_each_document(const std::vector<std::filesystem::path>& files,
+                                          const TextOptions& options, const UseDocument& use) {
+  TextOptions complete = options;
+  complete.row_template = options.template_of_rows();
+  std::vector<SkippedRow> out;
+  size_t empty = 0;
+  for (size_t number = 0; number < files.size(); ++number) {
+    const auto of_file = documents_of(files[number], complete, [&](Document document) {
+      document.file_number = number;
+      use(document);
+    });
+    out.insert(out.end(), of_file.begin(), of_file.end());
+    empty += !of_file.empty() && of_file.front().line == 0;
+  }
+  FSDP_CHECK(empty<files.size(), "{}: {}{}", out.at(0).file, out.at(0).reason, empty> 1
+                 ? fmt::format(", as in the other {} file{}", empty - 1, empty > 2 ? "s" : "")
+                 : "");
+  return out;
+}
+
 RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOptions& options) {
   const std::string where = fmt::format("{}: byte {}", file.path().string(), place.begin);
   FSDP_CHECK(place.begin < file.size(), "{}: expected a row, got the end of the file", where);
-  const TextFormat format = format_of(file.path(), options.format);
+  const TextFormat format = format_of_rows(file.path().string(), options.format);
   if (format == TextFormat::kSquad) {
     const QuestionSpan question = question_at(file.text(), place, file.path().string());
     return parts_of_row(row_of(question, where), where, options);
@@ -244,8 +291,13 @@ RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOp
     const bool all = options.lines == Lines::kAll;
     return {.text = text_of_line(rest.substr(0, all ? with_end : end), options.lines)};
   }
-  const bool array = rows_are_elements(without_byte_order_mark(file.text()), format);
-  return parts_of_row(parse_json_line(span_at(rest, array), where), where, options);
+  const std::string_view text = without_byte_order_mark(file.text());
+  if (is_table(format)) {
+    const Table table = table_of(text, format, file.path().string());
+    return parts_of_row(table.row_of(table.record_at(rest), where), where, options);
+  }
+  const Spans spans = spans_of(text);
+  return parts_of_row(row_of_json(span_at(rest, spans), spans, where), where, options);
 }
 
 std::string to_jsonl(const std::vector<SkippedRow>& rows) {

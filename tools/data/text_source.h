@@ -1,7 +1,7 @@
 // Files of text as a sequence of documents: a plain file is one document or one a line, the other
-// formats have one a row. Errors name file and line. A further format: a TextFormat here and its
-// reader in text_source.cpp. Not here: the text of a row of several fields (row_template.h), which
-// rows (row_subset.h), tokens (token_cache.h).
+// formats have one a row. Errors name file and line. A further format: a TextFormat and its reader
+// in text_source.cpp. Not here: which format a file has (text_format.h), the text of a row of
+// several fields (row_template.h), which rows (row_subset.h), tokens (token_cache.h).
 #pragma once
 
 #include <array>
@@ -15,16 +15,9 @@
 #include "core/io/file.h"
 #include "tools/data/document.h"
 #include "tools/data/row_template.h"
+#include "tools/data/text_format.h"
 
 namespace fsdp::data {
-
-// kSynthetic: no files, but random tokens (sequences.h). kTokens: files of tokens, whose format has
-// a name of its own (token_file.h).
-enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca, kSquad, kTokens, kSynthetic };
-inline constexpr std::array kTextFormats = {
-    TextFormat::kAuto,  TextFormat::kText,   TextFormat::kJsonl,    TextFormat::kAlpaca,
-    TextFormat::kSquad, TextFormat::kTokens, TextFormat::kSynthetic};
-std::string_view name_of(TextFormat format);
 
 // What becomes of a row that is malformed, has another form or no text.
 enum class BadRows : uint8_t { kFail, kSkip };
@@ -33,12 +26,9 @@ enum class BadRows : uint8_t { kFail, kSkip };
 // its lines with their ends, blank ones as empty documents (the rows of Hugging Face's wikitext).
 enum class Lines : uint8_t { kTogether, kApart, kAll };
 
-// kAuto: kJsonl for names that end with .jsonl or .json, kText for others.
-TextFormat format_of(const std::filesystem::path& file, TextFormat format);
-
 struct TextOptions {
   TextFormat format = TextFormat::kAuto;
-  std::string field = "text";  // of a JSONL row without a template
+  std::string field = "text";  // of a row without a template
   BadRows bad_rows = BadRows::kFail;
   std::shared_ptr<const RowTemplate> row_template = nullptr;  // null: that of the format
   Lines lines = Lines::kTogether;
@@ -51,7 +41,7 @@ bool has_rows(const std::filesystem::path& file, const TextOptions& options);
 
 struct SkippedRow {
   std::string file;
-  int64_t line = 0;
+  int64_t line = 0;  // 0: the whole file, which has no documents
   std::string reason;
   bool operator==(const SkippedRow&) const = default;
 };
@@ -59,13 +49,19 @@ struct SkippedRow {
 std::string to_jsonl(const std::vector<SkippedRow>& rows);
 std::vector<SkippedRow> parse_skipped_rows(std::string_view jsonl);
 
-// Calls `use` with every document of the file in order. Error for a missing or empty file, invalid
-// UTF-8 (file:line and byte), a malformed row, a row without a field that is needed, a field that
-// is not text, a file of rows without rows. A byte order mark and blank lines between rows are
-// skipped; so are, with kSkip, rows that are an error otherwise, unless no row is left. Returns
-// these.
-std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
+// Calls `use` with every document of the files in order. Error for a missing file, one that is of
+// another kind (check_kind), invalid UTF-8 (file:line and byte), a malformed row, a row without a
+// field that is needed, a field that is not text, files without any document. A byte order mark and
+// blank lines between rows are skipped; so is a file without documents beside one that has some;
+// so are, with kSkip, rows that are an error otherwise, unless no row of the file is left. Returns
+// these files and rows.
+std::vector<SkippedRow> for_each_document(const std::vector<std::filesystem::path>& files,
                                           const TextOptions& options, const UseDocument& use);
+inline std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
+                                                 const TextOptions& options,
+                                                 const UseDocument& use) {
+  return for_each_document(std::vector{file}, options, use);
+}
 
 // The document of the row at this place of a file of rows, as for_each_document said. `options`
 // with the template that they name or imply, which is not looked up again for each row.

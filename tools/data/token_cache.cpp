@@ -124,6 +124,8 @@ uint64_t options_hash(const TokenSource& source) {
   for (const auto& file : source.files) {
     text += fmt::format("{}\n", name_of(format_of(file, source.text.format)));
   }
+  // A text that is taken as it is may be one that is refused otherwise.
+  if (source.text.format == TextFormat::kText) text += "as it is\n";
   if (source.text.bad_rows == BadRows::kSkip) text += "skip\n";
   if (source.subset) text += fmt::format("subset {} {}\n", source.subset->n, source.subset->seed);
   text += fmt::format("{} {}\n", name_of(source.form), static_cast<int>(source.text.lines));
@@ -322,9 +324,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   if (source.subset) {
     skipped = to_jsonl(for_each_row_of(*source.subset, source.files, source.text, use));
   } else {
-    for (const auto& file : source.files) {
-      skipped += to_jsonl(for_each_document(file, source.text, use));
-    }
+    skipped = to_jsonl(for_each_document(source.files, source.text, use));
   }
   for (size_t i = 0; i < stamps.size(); ++i) {
     FileStamp read = stamps[i];

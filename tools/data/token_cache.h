@@ -66,7 +66,7 @@ class TokenCache {
   // the same tokens.
   uint64_t checksum_of_tokens() const { return checksum_; }
   int64_t vocab_size() const { return vocab_size_; }
-  // Rows that TextOptions::bad_rows left out when the cache was made.
+  // Rows that TextOptions::bad_rows left out when the cache was made, and files without documents.
   std::vector<SkippedRow> skipped_rows() const { return parse_skipped_rows(skipped_); }
   const std::filesystem::path& path() const { return file_.path(); }
 

@@ -5,8 +5,10 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "tools/data/json_row.h"
 #include "tools/data/row_template.h"
 #include "tools/data/squad.h"
+#include "tools/data/text_format.h"
 #include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/utf8.h"
 
@@ -15,7 +17,7 @@ namespace {
 
 SquadQuestion question_of(const data::QuestionSpan& span, std::string where) {
   SquadQuestion out = {.row = data::row_of(span, where)};
-  const Json parsed = parse_json_line(span.question, where);
+  const Json parsed = data::parse_json_row(span.question, where);
   out.id = data::field_of(parsed, where, "id");
   const Json& answers = parsed["answers"];  // a list: row_of has seen it
   FSDP_CHECK(!answers.empty(),
@@ -74,6 +76,7 @@ std::vector<SquadQuestion> read_questions(const std::vector<std::string>& files,
     const MappedFile mapped(file);
     const std::string_view text = data::without_byte_order_mark(mapped.text());
     FSDP_CHECK(!text.empty(), "{}: the file is empty", file);
+    data::check_kind(mapped, data::TextFormat::kSquad);
     const size_t before = out.size();
     data::for_each_question(text, file, [&](const data::QuestionSpan& span) {
       if (full()) return;

@@ -30,6 +30,20 @@ TEST_CASE("prompts: rows of a JSONL file, text or ids") {
   CHECK(prompts[2].text.empty());
 }
 
+TEST_CASE("prompts: rows of other endings, and of a table") {
+  const test::TempFolder folder;
+  folder.write("p.ndjson", "\xef\xbb\xbf{\"text\": \"a\"}\n");
+  folder.write("p.json", "[{\"text\": \"a\"},\n{\"ids\": [1]}]");
+  folder.write("p.csv", "text\n\"a\nb\"\nc\n");
+  CHECK(read_prompts(folder / "p.ndjson").at(0).text == "a");
+  CHECK(read_prompts(folder / "p.json").at(1).ids == std::vector<int32_t>{1});
+  CHECK(read_prompts(folder / "p.csv").at(0).text == "a\nb");
+  CHECK(read_prompts(folder / "p.csv").at(1).where == (folder / "p.csv").string() + ":4");
+  folder.write("p.txt", "{\"text\": \"a\"}\n");
+  CHECK(test::contains(test::error_of([&] { read_prompts(folder / "p.txt"); }),
+                       "it begins with a row of JSON"));
+}
+
 TEST_CASE("prompts: mistakes are named with file and line") {
   const test::TempFolder folder;
   const auto error = [&](const std::string& row) {

@@ -16,9 +16,9 @@ using Texts = std::vector<std::string>;
 // Each as "line:text"; checks that each is found again where it begins.
 Texts spans(std::string_view text, bool array) {
   Texts out;
-  for_each_span(text, array, "file", [&](const RowSpan& row) {
+  for_each_span(text, array ? Spans::kElements : Spans::kLines, "file", [&](const RowSpan& row) {
     CHECK(text.substr(row.begin, row.text.size()) == row.text);
-    if (array) CHECK(span_at(text.substr(row.begin), true) == row.text);
+    if (array) CHECK(span_at(text.substr(row.begin), Spans::kElements) == row.text);
     out.push_back(fmt::format("{}:{}", row.line, row.text));
   });
   return out;
@@ -27,13 +27,15 @@ Texts spans(std::string_view text, bool array) {
 TEST_CASE("lines that are not blank") {
   CHECK(spans("a\n\n \t\r\n b \r\nc", false) == Texts{"1:a", "4: b \r", "5:c"});
   CHECK(spans("", false).empty());
-  CHECK(span_at("a b\nc", false) == "a b");
+  CHECK(span_at("a b\nc", Spans::kLines) == "a b");
 }
 
 TEST_CASE("elements of an array, with brackets, commas and quotes in strings") {
-  CHECK(is_array(" \n[1"));
-  CHECK(!is_array(" {"));
-  CHECK(!is_array(""));
+  CHECK(spans_of(" \n[ {") == Spans::kElements);
+  CHECK(spans_of("[]") == Spans::kElements);
+  CHECK(spans_of("[\"a\", ") == Spans::kElements);
+  CHECK(spans_of("[1]") == Spans::kLines);
+  CHECK(spans_of("") == Spans::kLines);
   CHECK(spans(" [ 1 ,\n\n{\"a\": [1, 2], \"b\": {}}\n, \"]\\\",\\\\\",[[ ],\n{}] ]\n", true) ==
         Texts{"1:1", "3:{\"a\": [1, 2], \"b\": {}}", "4:\"]\\\",\\\\\"", "4:[[ ],\n{}]"});
   CHECK(spans("[]", true).empty());

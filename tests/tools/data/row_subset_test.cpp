@@ -85,6 +85,17 @@ TEST_CASE("rows that are lines, and questions of several paragraphs") {
   CHECK(rows[2] == "Question: q0 Context: c0] Answer: a0");
 }
 
+TEST_CASE("rows of arrays and tables, beside files without rows") {
+  const test::TempFolder folder;
+  const std::vector<std::filesystem::path> files = {
+      folder.write("a.jsonl", ""),
+      folder.write("b.json", "[{\"text\": \"0\"},\n{\"text\": \"1\"}]"),
+      folder.write("c.csv", "text\n"), folder.write("d.csv", "n,text\n1,\"2\n\"\n2,3\n"),
+      folder.write("e.jsonl", "\n")};
+  // numpy: default_rng(42).permutation(4)
+  CHECK(rows_of({.n = 4, .seed = 42}, files) == Texts{"3", "2\n", "1", "0"});
+}
+
 TEST_CASE("more rows than there are, and files without rows") {
   const test::TempFolder folder;
   const auto one = folder.write("one.jsonl", "{\"text\": \"a\"}\n"),

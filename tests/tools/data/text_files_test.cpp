@@ -50,6 +50,15 @@ TEST_CASE_FIXTURE(Fixture, "a folder's texts, sorted by bytes") {
   CHECK(named("texts").back() == "texts/z.txt");
 }
 
+TEST_CASE_FIXTURE(Fixture, "a folder's rows and tables, without what describes the folder") {
+  for (const char* name : {"state.json", "dataset_info.json", "dataset_dict.json", "a.NDJSON",
+                           "b.csv", "c.Tsv", "d.jsonlines", "data-00000-of-00001.arrow"}) {
+    folder.write(std::string("texts/empty/") + name, "");
+  }
+  CHECK(named("texts/empty") == Names{"texts/empty/a.NDJSON", "texts/empty/b.csv",
+                                      "texts/empty/c.Tsv", "texts/empty/d.jsonlines"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "a pattern's files, no folders") {
   CHECK(named("texts/a*") == Names{"texts/a10.json", "texts/a9.json"});
   CHECK(named("texts/*.txt") == Names{"texts/B.txt"});

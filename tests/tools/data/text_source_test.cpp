@@ -233,10 +233,117 @@ TEST_CASE("a file of another format that is read as JSONL") {
   CHECK(refusal("a.jsonl", "{\"instruction\": \"a\", \"output\": \"b\"}\n") ==
         "a.jsonl:1: no field \"text\" (fields: instruction, output); its rows look like Alpaca's: "
         "data.format: alpaca");
-  CHECK(
-      refusal("a.json", "[{\"instruction\": \"a\"}]") ==
-      "a.json:1: expected an object, got array; its rows look like Alpaca's: data.format: alpaca");
+  CHECK(refusal("a.json", "[{\"instruction\": \"a\"}]") ==
+        "a.json:1: no field \"text\" (fields: instruction) (row 1); its rows look like Alpaca's: "
+        "data.format: alpaca");
   CHECK(refusal("a.json", "{\"a\": 1}") == "a.json:1: no field \"text\" (fields: a)");
+}
+
+// Each document, and whether its place leads to the same one again.
+Texts found_again(const std::filesystem::path& file, const TextOptions& options = {}) {
+  TextOptions complete = options;
+  complete.row_template = options.template_of_rows();
+  const MappedFile mapped(file);
+  Texts out;
+  for_each_document(file, options, [&](const Document& document) {
+    CHECK(document_at(mapped, document.place, complete).whole() == whole(document));
+    out.push_back(whole(document));
+  });
+  return out;
+}
+
+// As datasets.load_dataset("json") reads them.
+TEST_CASE("rows in an array, in one line or indented, and objects one behind another") {
+  test::TempFolder folder;
+  const Texts two{"a [,", "c\nd"};
+  for (const char* rows : {"[{\"text\":\"a [,\"},{\"text\":\"c\\nd\"}]",
+                           "\xef\xbb\xbf\n[\n  {\n    \"text\": \"a [,\"\n  },\n  {\n    \"n\": "
+                           "[1, {\"a\": NaN}],\n    "
+                           "\"text\": \"c\\nd\"\n  }\n]\n",
+                           "{\n  \"text\": \"a [,\"\n}\n{\n  \"text\": \"c\\nd\"\n}\n",
+                           "{ \"n\": [\r\n1],\r\n  \"text\": \"a [,\"}{\"text\":\r\n\"c\\nd\"}",
+                           "[\"a [,\",\r\n\"c\\nd\"]"}) {
+    CAPTURE(rows);
+    CHECK(found_again(folder.write("a.json", rows)) == two);
+    CHECK(found_again(folder.write("a.ndjson", rows)) == two);
+    CHECK(found_again(folder.write("a", rows), {.format = TextFormat::kJsonl}) == two);
+  }
+  CHECK(refusal("a.json", "[\n{\"text\": \"a\"},\n{\"text\": 1}]") ==
+        "a.json:3: field \"text\": expected a string, got number (row 2)");
+  CHECK(refusal("a.json", "{\n\"text\": \"a\"\n}\n{\n\"text\": \"b\"\n") ==
+        "a.json:4: malformed JSON: the object does not end");
+  CHECK(test::contains(refusal("a.json", "{\n\"text\": \"a\"\n}\nx\n"),
+                       "a.json:4: malformed JSON: "));
+  CHECK(
+      test::contains(refusal("a.json", "{\n\"a\": \"" + std::string(size_t{65} << 20, 'x') + "\"}"),
+                     "a.json:1: an object of more than 64 MiB: expected rows"));
+  // A first row that is cut is one bad row.
+  for (const char* cut : {"{", "{\"text\": \"a,", "{\"text\": [\"a {"}) {
+    const auto file = folder.write("b.jsonl", std::string(cut) + "\n{\"text\": \"b\"}\n");
+    CHECK(documents(file, {.bad_rows = BadRows::kSkip}) == Texts{"b"});
+  }
+}
+
+TEST_CASE("rows of a table") {
+  test::TempFolder folder;
+  const auto file =
+      folder.write("a.csv", "\xef\xbb\xbfid,text\r\n1,\"a \"\"b\"\",\r\nc\"\r\n2,\r\n");
+  CHECK(found_again(file) == Texts{"a \"b\",\r\nc", ""});
+  CHECK(found_again(file, {.field = "id"}) == Texts{"1", "2"});
+  CHECK(found_again(folder.write("a.TSV", "text\tn\na, b\t1\n")) == Texts{"a, b"});
+  CHECK(found_again(folder.write("a.dat", "text\na\n"), {.format = TextFormat::kCsv}) ==
+        Texts{"a"});
+  const char* const alpaca =
+      "instruction,input,output\nSay it,,yes\n\"Add, then say\",\"1\n2\",3\n";
+  const Texts prompts = found_again(folder.write("b.csv", alpaca), {.format = TextFormat::kAlpaca});
+  REQUIRE(prompts.size() == 2);
+  CHECK(test::contains(prompts[0], "### Instruction:\nSay it\n\n### Response:yes"));
+  CHECK(test::contains(prompts[1], "Add, then say\n\n### Input:\n1\n2\n\n### Response:3"));
+  CHECK(refusal("b.csv", alpaca) ==
+        "b.csv:2: no field \"text\" (fields: instruction, input, output); its rows look like "
+        "Alpaca's: data.format: alpaca");
+  CHECK(
+      refusal("c.csv", "text;n\na;1\n") ==
+      "c.csv:2: no field \"text\" (fields: text;n); its cells seem to stand between ; where a CSV "
+      "file has ,");
+  CHECK(refusal("d.csv", "text\na\n\xff\n") == "d.csv:3: invalid UTF-8: byte 0xff at offset 7");
+  CHECK(refusal("e.csv", "text\n") == "e.csv: no rows");
+  const auto bad = folder.write("f.csv", "text,n\na,1\nb\n\"c\"d,2\ne,3\n");
+  Texts texts;
+  const auto skipped = for_each_document(bad, {.bad_rows = BadRows::kSkip},
+                                         [&](const Document& d) { texts.push_back(whole(d)); });
+  CHECK(texts == Texts{"a", "e"});
+  REQUIRE(skipped.size() == 2);
+  CHECK(skipped[0].line == 3);
+  CHECK(skipped[1].reason.starts_with("malformed table: text behind the closing quote"));
+}
+
+TEST_CASE("a file without documents beside files that have some") {
+  test::TempFolder folder;
+  std::vector<std::filesystem::path> files = {
+      folder.write("0.jsonl", ""), folder.write("1.json", "[]"), folder.write("2.csv", "text\n"),
+      folder.write("3.txt", "\xef\xbb\xbf"), folder.write("4.jsonl", "\n \n")};
+  CHECK(test::error_of([&] { for_each_document(files, {}, [](const Document&) {}); }) ==
+        files[0].string() + ": the file is empty, as in the other 4 files");
+  files.insert(files.begin() + 2, folder.write("a.jsonl", "{\"text\": \"a\"}\n"));
+  files.push_back(folder.write("b.txt", "b"));
+  Texts texts;
+  const auto left_out = for_each_document(files, {}, [&](const Document& document) {
+    texts.push_back(fmt::format("{} of {}", document.text, document.file_number));
+  });
+  CHECK(texts == Texts{"a of 2", "b of 6"});
+  REQUIRE(left_out.size() == 5);
+  CHECK(left_out[0] == SkippedRow{files[0].string(), 0, "the file is empty"});
+  CHECK(left_out[2] == SkippedRow{files[3].string(), 0, "no rows"});
+  CHECK(parse_skipped_rows(to_jsonl(left_out)) == left_out);
+}
+
+TEST_CASE("fields that are no JSON are no matter where they are not read") {
+  test::TempFolder folder;
+  const char* const row = "{\"text\": \"a\", \"score\": NaN, \"best\": -Infinity}\n";
+  CHECK(found_again(folder.write("a.jsonl", row)) == Texts{"a"});
+  CHECK(refusal("a.jsonl", "{\"text\": NaN}\n") ==
+        "a.jsonl:1: field \"text\": expected a string, got number");
 }
 
 // Characters of two bytes, the first of which lies before the end of a piece of 64 MiB.

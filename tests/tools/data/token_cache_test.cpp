@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -50,6 +51,34 @@ TEST_CASE_FIXTURE(Fixture, "documents follow one another, end-of-text after each
   source.document_separator = false;
   CHECK(make().reason == "the options have changed");
   CHECK(tokens() == Ids{'a', 'b', 'c', '\n'});
+}
+
+// What was made of a file as text is not used for rows, nor where the file is refused as text.
+TEST_CASE_FIXTURE(Fixture, "another format has tokens of its own") {
+  folder.write("r.txt", "{\"text\":\"ab\"}\n");
+  source.files = {folder / "r.txt"};
+  CHECK(test::contains(test::error_of([&] { make(); }), "it begins with a row of JSON"));
+  std::set<std::filesystem::path> paths = {token_cache_path("", source, tokenizer)};
+  source.text.format = TextFormat::kText;
+  CHECK(make().tokens == 15);
+  paths.insert(token_cache_path("", source, tokenizer));
+  source.text.format = TextFormat::kJsonl;
+  CHECK(make().reason == "the options have changed");
+  CHECK(tokens() == Ids{'a', 'b', 256});
+  paths.insert(token_cache_path("", source, tokenizer));
+  source.text.format = TextFormat::kText;
+  CHECK(make().built);
+  source.text.format = TextFormat::kAuto;
+  CHECK(test::contains(test::error_of([&] { make(); }), "it begins with a row of JSON"));
+  CHECK(paths.size() == 3);
+}
+
+TEST_CASE_FIXTURE(Fixture, "an empty file among others is left out, and stays on the list") {
+  source.files.push_back(folder.write("c.txt", ""));
+  CHECK(make().tokens == 7);
+  CHECK(TokenCache(cache, tokenizer).skipped_rows() ==
+        std::vector<SkippedRow>{{source.files[2].string(), 0, "the file is empty"}});
+  CHECK(!make().built);
 }
 
 TEST_CASE_FIXTURE(Fixture, "an up-to-date cache is left alone") {

@@ -1,0 +1,16 @@
+// A row of JSON as a value. Python writes NaN, Infinity and -Infinity, which are no JSON, where a
+// number is missing or too large: a row of data may have them, in fields that are not read. Not
+// here: where a row begins and ends (row_spans.h), what text it becomes (row_template.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/io/json.h"
+
+namespace fsdp::data {
+
+// As parse_json_line(), but each of these three words is a number, 0.
+Json parse_json_row(std::string_view text, const std::string& where);
+
+}  // namespace fsdp::data
