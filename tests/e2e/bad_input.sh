@@ -82,7 +82,7 @@ try 'data\.subset\.n: expected files of rows \(JSONL\), got config\.yaml' --conf
   --set data.train=config.yaml --set data.subset.n=1
 try 'data\.train: bad\*\.jsonl: no file matches this pattern' --config config.yaml \
   --set 'data.train=bad*.jsonl'
-try 'data\.train: hollow: no file in this folder ends with \.jsonl, \.json or \.txt' \
+try 'data\.train: hollow: no file in this folder ends with \.jsonl, \.json, .*\.csv, \.tsv or \.txt' \
   --config config.yaml --set data.train=hollow
 try 'unknown_key\.yaml:1: .*layrs.*layers' --config unknown_key.yaml
 try 'train\.lrr.*lr' --config config.yaml --set train.lrr=1

@@ -129,7 +129,8 @@ void print_sequences(const TokenizeOptions& options, comm::Communicator& world) 
   config.train.batch = 1;
   config.train.rows_per_pass = 0;
   config.train.micro_steps.reset();
-  const TrainData data(world, config, nullptr, DataUse::kTraining);
+  TrainData data(world, config, nullptr, DataUse::kTraining);
+  data.check_trained(world, {}, true);
   for (const std::string& remark : data.remarks()) {
     print_note(remark.starts_with("note: ") ? remark.substr(6) : remark);
   }

@@ -31,8 +31,11 @@ bool has_rows_by_name(const DataSection& c) {
 struct GuestHelp {
   std::string tokens = guest_names<data::TokenFormat>(), labels = guest_names<GuestLabels>();
   std::string format =
-      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input and "
-      "output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; ";
+      "auto: by the file's ending; jsonl: rows of JSON, one a line or in an array; csv, tsv: a "
+      "table "
+      "with a header; text: whatever is in the file; alpaca: rows of instruction, input and "
+      "output; "
+      "squad: the questions of a file of SQuAD v1.1; ";
   std::string row_template =
       "how a row's fields become a text: alpaca, alpaca_short, squad, " +
       guest_names<data::NamedTemplate>() +
@@ -46,8 +49,7 @@ struct GuestHelp {
       "compat_all and " +
       labels;
   std::string bad_rows =
-      "a JSONL row that is malformed or has no text: end with an error, or skip the row and list "
-      "it "
+      "a row that is malformed or has no text: end with an error, or skip the row and list it "
       "in skipped_rows.jsonl of the run directory; so is a sentence of " +
       tokens + " that is longer than sequence_length";
   std::string break_mode =
@@ -206,7 +208,7 @@ void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
           "evaluation",
           {.on_resume = OnResume::kFree});
   v.field("format", c.format, help().format.c_str(), {.on_resume = OnResume::kFree});
-  v.field("field", c.field, "of a JSONL row, holds the text",
+  v.field("field", c.field, "of a row, or column of a table: holds the text",
           {.needs = {may_have_rows,
                      {!of_format, with_format(c)},
                      {c.row_template.empty(), "with data.template"},

@@ -53,6 +53,10 @@ class Loader {
   explicit Loader(const LoaderOptions& options);
 
   int64_t sequences() const { return sequences_->count(); }
+  // Of the first `count` sequences, in their own order: see count_untrained.
+  int64_t untrained(int64_t count, const InputRules& rules) const {
+    return count_untrained(*sequences_, count, options_.sequence_length, rules);
+  }
   int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }
   int64_t samples_after(int64_t steps) const;  // of all ranks, over all epochs
   std::string summary() const { return sequences_->summary(); }

@@ -14,6 +14,15 @@
 
 namespace fsdp::data {
 
+int64_t count_untrained(const Sequences& sequences, int64_t count, int64_t length,
+                        const InputRules& rules) {
+  int64_t out = 0;
+  for (int64_t index = 0; index < count; ++index) {
+    out += !sequences.is_trained(index, length, rules);
+  }
+  return out;
+}
+
 int64_t TokenRows::tokens_of_row(int64_t row) const {
   const auto at = static_cast<size_t>(row);
   return static_cast<int64_t>(examples[at].end - (at == 0 ? 0 : examples[at - 1].end));
@@ -77,6 +86,17 @@ class ExampleSequences final : public Sequences {
   }
   int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const override {
     return label_tokens_of(rows_.example(index), length, layout_, rules);
+  }
+  // Most rows are decided without making their labels: of two tokens that are trained one is
+  // predicted, whatever the rules and the side of the padding are.
+  bool is_trained(int64_t index, int64_t length, const InputRules& rules) const override {
+    const ExampleSpan& row = span(index);
+    const int64_t there = tokens_of(index, length);
+    int64_t trained = 0;  // at least
+    if (layout_.objective == Objective::kLm) trained = there;
+    if (layout_.objective == Objective::kCompatAll) trained = length;
+    if (layout_.objective == Objective::kSft && row.kept <= there) trained = row.answer;
+    return trained >= 2 || label_tokens(index, length, rules) > 0;
   }
   void append(int64_t index, int64_t length, const InputRules& rules,
               LabelledRows& out) const override {
@@ -211,6 +231,9 @@ class PartOfSequences final : public Sequences {
   }
   int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const override {
     return all_->label_tokens(at(index), length, rules);
+  }
+  bool is_trained(int64_t index, int64_t length, const InputRules& rules) const override {
+    return all_->is_trained(at(index), length, rules);
   }
   void append(int64_t index, int64_t length, const InputRules& rules,
               LabelledRows& out) const override {

@@ -29,6 +29,10 @@ class Sequences {
   virtual int64_t tokens_of(int64_t index, int64_t length) const = 0;
   // Labels that count of a sequence in a batch of this length.
   virtual int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const = 0;
+  // Whether there is one.
+  virtual bool is_trained(int64_t index, int64_t length, const InputRules& rules) const {
+    return label_tokens(index, length, rules) > 0;
+  }
   // Appends its tokens, its labels and, where padding must be hidden, its mask.
   virtual void append(int64_t index, int64_t length, const InputRules& rules,
                       LabelledRows& out) const = 0;
@@ -36,6 +40,10 @@ class Sequences {
   // tokens".
   virtual std::string summary() const = 0;
 };
+
+// How many of the first `count` sequences have no label that counts.
+int64_t count_untrained(const Sequences& sequences, int64_t count, int64_t length,
+                        const InputRules& rules);
 
 // Files of tokens as they are read: tokens [first, first + count) are announced first.
 struct TokenRows {

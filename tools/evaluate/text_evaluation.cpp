@@ -55,11 +55,9 @@ TextSequences sequences_of(const TextEvaluationOptions& options, const models::M
 
 int64_t bytes_of_documents(const data::TokenSource& source) {
   int64_t bytes = 0;
-  for (const auto& file : source.files) {
-    data::for_each_document(file, source.text, [&](const data::Document& document) {
-      bytes += static_cast<int64_t>(document.text.size());
-    });
-  }
+  data::for_each_document(source.files, source.text, [&](const data::Document& document) {
+    bytes += static_cast<int64_t>(document.text.size());
+  });
   return bytes;
 }
 
@@ -84,7 +82,8 @@ struct EvaluatedData {
 
 // A text in overlapping sequences.
 EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel& model,
-                        comm::Communicator& world, TextFigures& figures) {
+                        comm::Communicator& world, const EvaluationListener& listener,
+                        TextFigures& figures) {
   TextSequences text;
   agree(world, [&] { text = sequences_of(options, model.config); });
   data::TokenSource source;
@@ -93,6 +92,10 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
   source.document_separator = model.tokenizer->end_of_text() >= 0;
   EvaluatedData out;
   out.cache = open_token_cache(world, options.cache, source, *model.tokenizer);
+  for (const data::SkippedRow& file : out.cache->skipped_rows()) {
+    if (world.rank() == 0)
+      listener.note(fmt::format("{}: {}; it is left out", file.file, file.reason));
+  }
   agree(world, [&] {
     text.tokens = out.cache->tokens();
     if (world.rank() == 0) figures.bytes = bytes_of_documents(source);
@@ -116,6 +119,7 @@ EvaluatedData open_validation(const config::TrainConfig& config, const OpenedMod
   });
   EvaluatedData out;
   out.of_run = std::make_unique<TrainData>(world, config, nullptr, DataUse::kValidation);
+  out.of_run->check_trained(world, models::input_rules(model.config));
   agree(world, [&] {
     FSDP_CHECK(out.of_run->validation_sequences() > 0, "data.validation: expected files, got none");
     if (world.rank() == 0) {
@@ -143,7 +147,7 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   TextFigures figures;
   const EvaluatedData data =
       options.config ? open_validation(*options.config, model, rank.world, listener, figures)
-                     : open_text(options, model, rank.world, figures);
+                     : open_text(options, model, rank.world, listener, figures);
   Session session =
       place_session(rank.world, options_for_use(model.config, figures.length, options.strategy,
                                                 parse_dtype(options.dtype), rank));

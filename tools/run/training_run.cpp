@@ -141,6 +141,7 @@ void TrainingRun::make_session() {
                         saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
   });
   check_length();
+  data_.check_trained(world, models::input_rules(model_));
   predict();
   resident_before_ = process_memory().resident;
   phases_.emplace(config_.runtime.trace ? &trace_ : nullptr,

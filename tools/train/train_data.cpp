@@ -12,20 +12,35 @@
 #include "tools/config/step_shape.h"
 #include "tools/data/bigram.h"
 #include "tools/data/text_files.h"
+#include "tools/data/text_format.h"
 #include "tools/launch/launch.h"
 #include "tools/train/model_shape.h"
 
 namespace fsdp::tools {
 namespace {
 
+// Files of a folder that is no data: what the first one is that can become data.
+std::string others_in(const std::string& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.is_regular_file()) files.push_back(file.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto& file : files) {
+    const std::string kind = data::other_kind(MappedFile(file));
+    if (!kind.empty()) return fmt::format("; {}: {}", file.string(), kind);
+  }
+  return "";
+}
+
 void check_files(const config::TrainConfig& config, const std::string& key,
                  const std::vector<std::string>& files) {
-  const auto refuse = [&](const std::string& file, const char* problem) {
+  const auto refuse = [&](const std::string& file, const std::string& problem) {
     fail("{}", config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
   };
   for (const std::string& file : files) {
     if (std::filesystem::is_directory(file)) {
-      refuse(file, "no file in this folder ends with .jsonl, .json or .txt");
+      refuse(file, "no file in this folder ends with " + data::data_endings() + others_in(file));
     }
     if (std::filesystem::exists(file)) continue;
     refuse(file, data::is_pattern(file) ? "no file matches this pattern" : "no such file");
@@ -76,13 +91,12 @@ void check_formats(const config::TrainConfig& config) {
   refuse(c.bad_rows, usual.bad_rows);
 }
 
-// "data.train (a.txt and 2 more)"
-std::string name_of(const std::string& key, const std::vector<std::string>& files) {
+}  // namespace
+
+std::string name_with_files(const std::string& key, const std::vector<std::string>& files) {
   const std::string more = files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "";
   return fmt::format("{} ({}{})", key, files.front(), more);
 }
-
-}  // namespace
 
 std::string tokenizer_name(const config::TrainConfig& config) {
   const std::string& given = config.data.tokenizer;
@@ -272,7 +286,8 @@ std::string TrainData::validation_key() const {
 
 std::string TrainData::training_name() const {
   const config::DataSection& c = config_.data;
-  return c.synthetic() ? "data.format: synthetic" : name_of(training_key(), c.training_files());
+  return c.synthetic() ? "data.format: synthetic"
+                       : name_with_files(training_key(), c.training_files());
 }
 
 std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
@@ -360,7 +375,7 @@ data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
   }
   return data::Loader(
       {.sequences = std::move(sequences),
-       .name = training ? training_name() : name_of(validation_key(), c.validation),
+       .name = training ? training_name() : name_with_files(validation_key(), c.validation),
        .sequence_length = c.sequence_length,
        .to_longest = c.has_rows_of_any_length() && c.padded_to() == data::PadTo::kLongest,
        .batch = shape.batch,

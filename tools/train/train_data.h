@@ -51,6 +51,11 @@ class TrainData {
   // Which files there are, what became of their rows, what surprises about labels: a line each.
   std::vector<std::string> remarks() const;
   std::vector<data::SkippedRow> skipped_rows() const;  // of training, then of validation
+  // Looks for sequences of which nothing is trained or predicted by these rules of a model; the
+  // remarks have their number where they are many. Error for data, a source or an evaluation of
+  // such sequences alone, where they are not just looked at. Collective; throws AgreedError.
+  void check_trained(comm::Communicator& world, const models::InputRules& rules,
+                     bool looked_at = false);
 
   // `rules`: of the model. Two threads may use the batches of the two.
   BatchSource training(const models::InputRules& rules) const;
@@ -92,6 +97,9 @@ class TrainData {
   bool is_mixed() const { return !config_.data.sources.empty(); }
   void add_remarks_on_parts(std::vector<std::string>& out) const;
   void add_remarks_on_labels(std::vector<std::string>& out) const;
+  void add_remarks_on_files(std::vector<std::string>& out) const;
+  std::vector<data::SkippedRow> left_out() const;  // files and rows
+  void add_untrained(const std::string& name, int64_t untrained, int64_t of, bool looked_at);
 
   config::TrainConfig config_;
   DataUse use_;
@@ -104,7 +112,11 @@ class TrainData {
   mutable std::mutex mutex_;        // of the loaders, which may read one cache
   std::optional<data::Loader> train_loader_;  // none with DataUse::kValidation
   std::optional<data::Loader> validation_loader_;
+  std::vector<std::string> untrained_;  // remarks of check_trained()
 };
+
+// "data.train (a.txt and 2 more)"
+std::string name_with_files(const std::string& key, const std::vector<std::string>& files);
 
 // The tokens of `source`; one rank of every host makes the file in `folder` (empty: .cache/tokens)
 // unless it is there. Collective; throws AgreedError.

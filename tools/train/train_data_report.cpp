@@ -4,8 +4,10 @@
 
 #include <fmt/ranges.h>
 
+#include "comm/exchange.h"
 #include "core/text/numbers.h"
 #include "tools/config/guests.h"
+#include "tools/launch/launch.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -59,7 +61,7 @@ std::string TrainData::validation_hash() const {
   return validation_loader_ ? hashes().at("tokens of data.train") : "";
 }
 
-std::vector<data::SkippedRow> TrainData::skipped_rows() const {
+std::vector<data::SkippedRow> TrainData::left_out() const {
   std::vector<data::SkippedRow> out;
   const auto add = [&](const Part& part) {
     std::vector<data::SkippedRow> rows;
@@ -70,6 +72,87 @@ std::vector<data::SkippedRow> TrainData::skipped_rows() const {
   for (const Part& part : train_) add(part);
   if (validation_) add(*validation_);
   return out;
+}
+
+std::vector<data::SkippedRow> TrainData::skipped_rows() const {
+  std::vector<data::SkippedRow> out = left_out();
+  std::erase_if(out, [](const data::SkippedRow& row) { return row.line == 0; });
+  return out;
+}
+
+namespace {
+
+// Why nothing of a sequence is trained.
+std::string reason_untrained(const config::DataSection& c) {
+  using data::Objective;
+  const Objective objective = c.objective;
+  if (!c.pads()) return "";
+  if (objective == Objective::kMaskPad) {
+    return ": their tokens are the padding token, or they have just one";
+  }
+  const std::string at = fmt::format("data.sequence_length: {}", c.sequence_length);
+  if (objective == Objective::kLm) return ": they have fewer than two tokens, so none is predicted";
+  return fmt::format(": their answers are empty, or cut away at {}", at);
+}
+
+}  // namespace
+
+void TrainData::add_untrained(const std::string& name, int64_t untrained, int64_t of,
+                              bool looked_at) {
+  const config::DataSection& c = config_.data;
+  const std::string kind = c.pads() ? "row" : "sequence", why = reason_untrained(c);
+  FSDP_CHECK(untrained < of || looked_at,
+             "{}: nothing is trained or predicted of any of its {} {}{}{}", name, format_count(of),
+             kind, of == 1 ? "" : "s", why);
+  if (untrained * 10 <= of) return;
+  untrained_.push_back(fmt::format("warning: {}: nothing is trained or predicted of {} of {} {}s{}",
+                                   name, format_count(untrained), format_count(of), kind, why));
+}
+
+// Rank 0 counts for all: labels may depend on the tokens, and reading these once is enough.
+void TrainData::check_trained(comm::Communicator& world, const models::InputRules& rules,
+                              bool looked_at) {
+  const config::DataSection& c = config_.data;
+  struct Count {
+    int64_t untrained = 0, of = 0;
+  };
+  std::vector<std::string> names;
+  std::vector<Count> counts;
+  const auto count = [&](std::string name, int64_t of, const auto& untrained) {
+    names.push_back(std::move(name));
+    counts.push_back({world.rank() == 0 ? untrained(of) : 0, of});
+  };
+  agree(world, [&] {
+    for (const Part& part : train_) {
+      if (use_ == DataUse::kValidation) break;
+      count(c.synthetic() ? training_name() : name_with_files(training_key(), part.files),
+            part.sequences->count(), [&](int64_t of) {
+              return count_untrained(*part.sequences, of, c.sequence_length, rules);
+            });
+    }
+    if (!validation_loader_) return;
+    count(name_with_files(validation_key(), c.validation),
+          validation_loader_->samples_after(validation_batches()),  // the first ones
+          [&](int64_t of) { return validation_loader_->untrained(of, rules); });
+  });
+  for (Count& each : counts) each = comm::exchange_values(world, each)[0];
+  agree(world, [&] {
+    untrained_.clear();
+    for (size_t i = 0; i < names.size(); ++i) {
+      add_untrained(names[i], counts[i].untrained, counts[i].of, looked_at);
+    }
+  });
+}
+
+void TrainData::add_remarks_on_files(std::vector<std::string>& out) const {
+  std::vector<data::SkippedRow> files = left_out();
+  std::erase_if(files, [](const data::SkippedRow& row) { return row.line != 0; });
+  if (files.empty()) return;
+  const std::string more = files.size() > 1 ? fmt::format(", and {} more file{}", files.size() - 1,
+                                                          files.size() > 2 ? "s" : "")
+                                            : "";
+  out.push_back(
+      fmt::format("note: {}: {}; it is left out{}", files[0].file, files[0].reason, more));
 }
 
 // A guide's labels are repeated to the letter; what they do is said.
@@ -141,7 +224,9 @@ std::vector<std::string> TrainData::remarks() const {
                               c.validation[0], format_count(validation_sequences()),
                               format_count(validation_sequences() + trained)));
   }
+  add_remarks_on_files(out);
   add_remarks_on_labels(out);
+  out.insert(out.end(), untrained_.begin(), untrained_.end());
   const std::vector<data::SkippedRow> skipped = skipped_rows();
   if (!skipped.empty()) {
     out.push_back(fmt::format("note: data.bad_rows: {} row{} skipped{}; the first is {}:{}: {}",

@@ -32,6 +32,38 @@ LabelledRows one(const Sequences& sequences, int64_t index, int64_t length) {
   return out;
 }
 
+// Whether labels count is decided without making them, where that is enough.
+TEST_CASE("sequences of which nothing is trained") {
+  for (const Objective objective : kObjectives) {
+    Rows rows;
+    rows.add({});
+    rows.add({7});
+    rows.add({7, 7}, 2, 2);
+    rows.add({7, 0, 0}, 1, 1);
+    rows.add({1, 2, 3, 4, 5, 6}, 6, 1);
+    rows.add({1, 2, 3, 4, 5, 6}, 5, 4);
+    rows.add({0, 0, 0, 0});
+    rows.add({1, 2, 3, 4}, 3, 2);
+    for (const PadSide side : {PadSide::kLeft, PadSide::kRight}) {
+      for (const bool shifted : {true, false}) {
+        CAPTURE(static_cast<int>(objective));
+        const auto all = example_sequences(rows.view(), 3, {.objective = objective, .side = side});
+        const auto half = part_of_sequences(all, 0, 4, std::nullopt);
+        const InputRules rules{.shifted_labels = shifted};
+        int64_t untrained = 0, of_half = 0;
+        for (int64_t row = 0; row < all->count(); ++row) {
+          const bool nothing = all->label_tokens(row, 3, rules) == 0;
+          untrained += nothing;
+          of_half += nothing && row < 4;
+          CHECK(all->is_trained(row, 3, rules) == !nothing);
+        }
+        CHECK(count_untrained(*all, all->count(), 3, rules) == untrained);
+        CHECK(count_untrained(*half, 4, 3, rules) == of_half);
+      }
+    }
+  }
+}
+
 TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
   Rows rows;
   rows.add({1, 2, 3, 4, 5}, 2, 1);

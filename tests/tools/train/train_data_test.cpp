@@ -232,7 +232,8 @@ TEST_CASE_FIXTURE(Texts, "train data: folders and patterns without what is asked
   config.places["data.train"] = place;
   config.data.train = {"texts"};
   CHECK(refusal() == place + ": data.train: " + name("texts") +
-                         ": no file in this folder ends with .jsonl, .json or .txt");
+                         ": no file in this folder ends with .jsonl, .json, .ndjson, .jsonlines, "
+                         ".csv, .tsv or .txt");
   config.data.train = {"texts/*.csv"};
   CHECK(refusal() == place + ": data.train: texts/*.csv: no file matches this pattern");
   config.data.train = {"**/a.txt"};
