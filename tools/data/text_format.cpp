@@ -42,30 +42,26 @@ struct Kind {
   std::string_view name, command, ending;
 };
 using namespace std::string_view_literals;
-constexpr std::string_view kByDatasets =
-    "python3 -c 'import sys, datasets as d; "
-    "d.Dataset.from_parquet(sys.argv[1]).to_json(sys.argv[2])' "
-    "FILE OUT";
 constexpr std::array<Kind, 21> kKinds = {{
     {"\x1f\x8b"sv, 0, "a file compressed by gzip", "gzip -dk FILE", ""},
     {"\x28\xb5\x2f\xfd"sv, 0, "a file compressed by zstd (Zstandard)", "zstd -d FILE", ""},
-    {"\xfd"
-     "7zXZ\0"sv,
-     0, "a file compressed by xz", "xz -dk FILE", ""},
+    {"\3757zXZ\0"sv, 0, "a file compressed by xz", "xz -dk FILE", ""},
     {"1AY&SY"sv, 4, "a file compressed by bzip2", "bzip2 -dk FILE", ""},
     {"\x04\x22\x4d\x18"sv, 0, "a file compressed by lz4", "lz4 -d FILE", ""},
     {"7z\xbc\xaf\x27\x1c"sv, 0, "an archive of 7-Zip", "7z x FILE", ""},
     {"PK\x03\x04"sv, 0, "an archive of zip (as .xlsx, .docx and .npz are)", "unzip FILE", ""},
     {"ustar"sv, 257, "an archive of tar", "tar -xf FILE", ""},
-    {"PAR1"sv, 0, "a table of Parquet", kByDatasets, ".jsonl"},
+    {"PAR1"sv, 0, "a table of Parquet",
+     "python3 -c 'import sys, datasets as d; "
+     "d.Dataset.from_parquet(sys.argv[1]).to_json(sys.argv[2])' FILE OUT",
+     ".jsonl"},
     {"ARROW1\0\0"sv, 0, "a table of Arrow (Feather)",
      "python3 -c 'import sys, pandas as p; p.read_feather(sys.argv[1]).to_json(sys.argv[2], "
      "orient=\"records\", lines=True)' FILE OUT",
      ".jsonl"},
     {"\xff\xff\xff\xff"sv, 0, "a table of Arrow (of datasets)",
      "python3 -c 'import sys, datasets as d; "
-     "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])' "
-     "FILE OUT",
+     "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])' FILE OUT",
      ".jsonl"},
     {"\x89HDF\r\n"sv, 0, "a file of HDF5", "", ""},
     {"\x93NUMPY"sv, 0, "an array of NumPy", "", ""},
@@ -104,25 +100,23 @@ std::string text_of(const Kind& kind, const std::filesystem::path& file) {
   const std::string what = "expected a text of UTF-8, got " + std::string(kind.name);
   if (kind.command.empty())
     return what + "; write it as JSONL or CSV with the program that made it";
-  std::filesystem::path out = file;
   // A text keeps the ending that says its format: notes.txt, notes.utf8.txt.
-  if (kind.ending == ".utf8") {
-    out.replace_extension(".utf8" + file.extension().string());
-  } else {
-    out.replace_extension(kind.ending);
-  }
+  const std::string kept = kind.ending == ".utf8" ? file.extension().string() : "";
+  const auto out = std::filesystem::path(file).replace_extension(std::string(kind.ending) + kept);
   const std::string command = replaced(std::string(kind.command), "OUT", shell_word(out.string()));
   return fmt::format("{}; {} {}", what,
                      kind.begin.starts_with("version") ? "fetch it:" : "convert it:",
                      replaced(command, "FILE", shell_word(file.string())));
 }
 
-// Characters of ASCII, each with a zero byte at this place of the two.
+// Characters of ASCII that a text has, each with a zero byte at this place of the two.
 bool has_zeros(std::string_view text, size_t place) {
   if (text.size() < 4) return false;
   const size_t looked_at = std::min<size_t>(text.size(), 64) / 2 * 2;
   for (size_t i = 0; i < looked_at; ++i) {
-    if ((text[i] == '\0') != (i % 2 == place)) return false;
+    const bool of_text =
+        (text[i] >= ' ' && text[i] <= '~') || text[i] == '\n' || text[i] == '\r' || text[i] == '\t';
+    if (i % 2 == place ? text[i] != '\0' : !of_text) return false;
   }
   return true;
 }

@@ -170,6 +170,23 @@ class RowWalk {
   size_t first_byte_;
 };
 
+// Of a text that is one object, whose first member is an array of objects: its name; else "".
+std::string member_with_rows(std::string_view text) {
+  const size_t line = std::min(text.find('\n'), text.size());
+  const bool one_line = text.find_first_not_of(" \t\r\n", line) == text.npos;
+  if (!one_line && spans_of(text) != Spans::kValues) return "";
+  std::string name;
+  for (const std::string_view expected : {"{", "\"", ":", "[", "{"}) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    if (!text.starts_with(expected)) return "";
+    text.remove_prefix(1);
+    if (expected != "\"") continue;
+    name = text.substr(0, text.find('"'));
+    text.remove_prefix(std::min(name.size() + 1, text.size()));
+  }
+  return name;
+}
+
 // What a file of rows looks like instead, by the names of its fields; "": nothing.
 std::string hint_of_format(std::string_view text, const std::string& file,
                            const TextOptions& options) {
@@ -188,7 +205,13 @@ std::string hint_of_format(std::string_view text, const std::string& file,
   }
   if (format != TextFormat::kJsonl) return "";
   if (has("\"paragraphs\"")) return "it looks like a file of SQuAD: data.format: squad";
-  return has("\"instruction\"") ? "its rows look like Alpaca's: data.format: alpaca" : "";
+  if (has("\"instruction\"")) return "its rows look like Alpaca's: data.format: alpaca";
+  const std::string member = member_with_rows(text);
+  return member.empty()
+             ? ""
+             : fmt::format(
+                   "its rows seem to be in \"{0}\": jq -c '.{0}[]' FILE makes a line of each",
+                   member);
 }
 
 // Of a file of rows; one with line 0 where it has none.

@@ -92,6 +92,7 @@ TEST_CASE_FIXTURE(Fixture, "a text that begins as another kind does") {
        {"PAR1 is the magic of Parquet", "BZh is a river", "PK", "Object", "7z", ""}) {
     CHECK(refusal("a.txt", text) == "");
   }
+  CHECK(test::contains(refusal("ids.bin", "\1\0\2\0\3\0"sv), "a zero byte at offset 1"));
   CHECK(
       test::contains(refusal("a.txt", "abc\0d"sv), "got a binary file (a zero byte at offset 3)"));
   CHECK(refusal("a.txt", "abc\0d"sv, TextFormat::kText) == "");

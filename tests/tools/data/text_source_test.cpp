@@ -236,6 +236,14 @@ TEST_CASE("a file of another format that is read as JSONL") {
   CHECK(refusal("a.json", "[{\"instruction\": \"a\"}]") ==
         "a.json:1: no field \"text\" (fields: instruction) (row 1); its rows look like Alpaca's: "
         "data.format: alpaca");
+  for (const char* within :
+       {"{\"rows\": [{\"text\": \"a\"}]}", "{\n  \"rows\": [\n {\"text\": \"a\"}]}"}) {
+    CHECK(refusal("a.json", within) ==
+          "a.json:1: no field \"text\" (fields: rows); its rows seem to be in \"rows\": jq -c "
+          "'.rows[]' FILE makes a line of each");
+  }
+  CHECK(refusal("a.jsonl", "{\"rows\": [{\"a\": 1}]}\n{}") ==
+        "a.jsonl:1: no field \"text\" (fields: rows)");
   CHECK(refusal("a.json", "{\"a\": 1}") == "a.json:1: no field \"text\" (fields: a)");
 }
 
