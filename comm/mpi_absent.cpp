@@ -6,6 +6,7 @@ namespace fsdp::comm {
 struct MpiRuntime::Impl {};
 
 bool MpiRuntime::available() { return false; }
+bool MpiRuntime::reaches_slurm() { return false; }
 
 MpiRuntime::MpiRuntime(const HostMemoryOptions&) {
   fail(

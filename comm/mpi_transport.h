@@ -27,6 +27,8 @@ struct HostMemoryOptions {
 class MpiRuntime {
  public:
   static bool available();
+  // Whether it can connect processes that srun started without PMIx; true where it cannot be told.
+  static bool reaches_slurm();
 
   explicit MpiRuntime(const HostMemoryOptions& options = {});
   ~MpiRuntime();  // ends MPI if this object began it; not while an exception is on its way

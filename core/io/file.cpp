@@ -265,12 +265,44 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& text,
 
 FileLock::~FileLock() { ::close(descriptor_); }
 
+namespace {
+
+// FUSE with direct_io and some network file systems map only privately, or not at all.
+bool cannot_map(int error) {
+  return is_unsupported(error) || error == ENODEV || error == ENOEXEC || error == EACCES ||
+         error == EPERM;
+}
+
+// The file's bytes, mapped as those of a file without a name: as with any other mapping, pages that
+// are forgotten (forget_pages.h) come back. MAP_FAILED when there is no such mapping.
+void* map_copy(const std::filesystem::path& path, size_t bytes) {
+  const Descriptor copy{::memfd_create("copy", MFD_CLOEXEC)};
+  if (copy.value < 0 || ::ftruncate(copy.value, static_cast<off_t>(bytes)) != 0) return MAP_FAILED;
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, copy.value, 0);
+  if (data == MAP_FAILED) return MAP_FAILED;
+  try {
+    ReadableFile(path).read_at(0, data, bytes);
+  } catch (...) {
+    ::munmap(data, bytes);
+    throw;
+  }
+  ::mprotect(data, bytes, PROT_READ);
+  return data;
+}
+
+}  // namespace
+
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   OpenFile file;
   open_regular_file(path_, file);
   size_ = file.size;
   if (size_ == 0) return;  // mmap refuses zero bytes
-  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor.value, 0);
+  void* mapped = MAP_FAILED;
+  for (const int flags : {MAP_SHARED, MAP_PRIVATE}) {
+    mapped = ::mmap(nullptr, size_, PROT_READ, flags, file.descriptor.value, 0);
+    if (mapped != MAP_FAILED || !cannot_map(errno)) break;
+  }
+  if (mapped == MAP_FAILED && cannot_map(errno)) mapped = map_copy(path_, size_);
   FSDP_CHECK(mapped != MAP_FAILED, "{}: cannot map: {}", path_.string(), last_error());
   data_ = static_cast<const std::byte*>(mapped);
 }

@@ -5,7 +5,7 @@
 
 namespace fsdp {
 
-// Shared and read-only: there is nothing of the process's own in these pages.
+// Of a file and read-only: there is nothing of the process's own in these pages.
 void forget_pages(const MappedFile& file) {
   if (file.size() == 0) return;
   ::madvise(const_cast<std::byte*>(file.data()), file.size(), MADV_DONTNEED);

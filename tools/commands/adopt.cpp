@@ -9,6 +9,7 @@
 #include "tools/commands/commands.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/openmp_variables.h"
 
 namespace fsdp::tools {
 namespace {
@@ -79,7 +80,8 @@ adopt::Variables environment() {
   for (char** each = ::environ; *each; ++each) {
     const std::string text = *each;
     const size_t equals = text.find('=');
-    if (equals != std::string::npos) out[text.substr(0, equals)] = text.substr(equals + 1);
+    if (equals == std::string::npos) continue;
+    out[name_before_hiding(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/thread_choice.h"
 #include "tools/predict/formulas/formula.h"
 #include "tools/predict/memory_view.h"
 #include "tools/train/data_paths.h"

@@ -3,9 +3,10 @@
 
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 #include <sys/resource.h>
+
+#include "tools/launch/control_groups.h"
 
 namespace fsdp::tools {
 namespace {
@@ -32,33 +33,13 @@ void take_smaller(AvailableMemory& least, std::optional<size_t> bytes, std::stri
   least = {.bytes = *bytes, .source = std::move(source)};
 }
 
-// A group's own limit and the limits of the groups around it. In a container its path may be the
-// host's, which is not there: then the mount itself is the group.
-void take_group(AvailableMemory& least, const fs::path& mount, const std::string& group,
-                const char* file) {
-  for (fs::path path = group;; path = path.parent_path()) {
-    take_smaller(least, number_in(mount / path.relative_path() / file),
-                 std::string(file) + " of the control group " + path.string());
-    if (path == path.parent_path()) break;
-  }
-}
-
 }  // namespace
 
 AvailableMemory available_memory(const fs::path& root, std::optional<size_t> addresses) {
   AvailableMemory least = {.bytes = ram(root), .source = "RAM"};
-  const fs::path groups = root / "sys/fs/cgroup";
-  std::ifstream in(root / "proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {  // "4:memory:/a/b", "0::/a/b"
-    std::stringstream parts(line);
-    std::string id, controllers, group;
-    std::getline(parts, id, ':');
-    std::getline(parts, controllers, ':');
-    std::getline(parts, group);
-    if (id == "0" && controllers.empty()) take_group(least, groups, group, "memory.max");
-    if (controllers.find("memory") != std::string::npos) {
-      take_group(least, groups / "memory", group, "memory.limit_in_bytes");
-    }
+  for (const ControlGroup& group : control_groups(root, "memory")) {
+    const char* const file = group.version == 2 ? "memory.max" : "memory.limit_in_bytes";
+    take_smaller(least, number_in(group.folder / file), group.source(file));
   }
   if (addresses && *addresses < least.bytes) {
     least = {.bytes = *addresses, .source = "ulimit -v", .of_process = true};

@@ -2,18 +2,16 @@
 #include "tools/launch/launch.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
-#include <set>
 #include <thread>
 
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,11 +19,14 @@
 #include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
+#include "tools/launch/core_places.h"
 #include "tools/launch/host_list.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launcher_guard.h"
+#include "tools/launch/openmp_variables.h"
 #include "tools/launch/start_watch.h"
+#include "tools/launch/thread_choice.h"
 
 namespace fsdp::tools {
 namespace {
@@ -40,24 +41,7 @@ LauncherEnvironment environment() {
   return launcher_environment([](const char* name) { return std::getenv(name); });
 }
 
-// ---------------------------------------------------------------------------- Threads
-
-// The cores this process may use, as text that is equal for processes that share them.
-struct Cores {
-  int count = 1;
-  std::string list;
-};
-
-Cores usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return {};
-  Cores cores = {.count = std::max(1, CPU_COUNT(&set)), .list = {}};
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) cores.list += fmt::format("{},", i);
-  }
-  return cores;
-}
+// ---------------------------------------------------------------------------- Ranks
 
 struct RankPlace {
   int local_ranks = 1;    // in this process
@@ -73,6 +57,27 @@ void note_idle_hosts(const std::vector<std::vector<std::string>>& ranks) {
   if (!note.empty()) print_line("note: " + note);
 }
 
+// What ranks share where it is the same: the host, its cores, a control group's CPU time.
+std::vector<std::string> place_of_rank() {
+  return {host_name(), fmt::format("{}", fmt::join(own_cores(), ",")), cpu_quota().source};
+}
+
+CoreSharing core_sharing(const std::vector<std::vector<std::string>>& places, int rank) {
+  const std::vector<std::string>& mine = places[static_cast<size_t>(rank)];
+  const auto ranks_like_this = [&](size_t sameness) {
+    return static_cast<int>(std::count_if(places.begin(), places.end(), [&](const auto& other) {
+      return other[0] == mine[0] && other[sameness] == mine[sameness];
+    }));
+  };
+  return {.usable = static_cast<int>(own_cores().size()),
+          .of_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+          .ranks = ranks_like_this(1),
+          .ranks_on_host = ranks_like_this(0),
+          .bound_by_launcher = environment().bound,
+          .quota = cpu_quota(),
+          .ranks_of_quota = ranks_like_this(2)};
+}
+
 // Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, const RankPlace& place,
              RingDump& rings, const std::function<int(RankContext&)>& body,
@@ -80,22 +85,14 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
   rings.add_rank(world.rank(), world.rings());
   world.rings()->set_phase({.whole = "the set-up", .innermost = {}});
   check_same_settings(world, "options", options.same_on_all);
-  const Cores cores = usable_cores();
-  const std::vector<std::string> mine = {host_name(), cores.list};
-  const auto all = comm::exchange_texts(world, mine);
-  const CoreSharing sharing = {
-      .usable = cores.count,
-      .of_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
-      .ranks = static_cast<int>(std::count(all.begin(), all.end(), mine)),
-      .ranks_on_host = static_cast<int>(std::count_if(
-          all.begin(), all.end(), [&](const auto& other) { return other[0] == mine[0]; })),
-      .bound_by_launcher = environment().bound};
+  const std::vector<std::vector<std::string>> all = comm::exchange_texts(world, place_of_rank());
+  const CoreSharing sharing = core_sharing(all, world.rank());
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
   ThreadChoice choice;
   GpuChoice gpu;
   agree(world, [&] {
-    choice =
-        choose_threads(static_cast<int>(options.threads), sharing, std::getenv("OMP_NUM_THREADS"));
+    choice = choose_threads(static_cast<int>(options.threads), sharing,
+                            openmp_variable("OMP_NUM_THREADS"));
     gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
     choose_products(options, gpu);
     if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
@@ -263,6 +260,19 @@ void set_up_environment(const LaunchOptions& options) {
   comm::set_up_nccl_environment(options.share_gpus && options.gpu_transport == "nccl");
 }
 
+namespace {
+
+// See [Note: who binds threads] in openmp_variables.h.
+void stay_on_places(bool says_so) {
+  const Cores own = own_cores();
+  const BoundCores bound = bound_cores(own, openmp_variable);
+  if (bound.cores != own) stay_on(bound.cores);
+  if (says_so && !bound.warning.empty()) print_line("warning: " + bound.warning);
+  if (says_so && !bound.note.empty()) print_line("note: " + bound.note);
+}
+
+}  // namespace
+
 int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
   set_up_environment(options);
   RankWatch::block_signal();
@@ -280,9 +290,19 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
         "the launcher started {} processes, but this build has no MPI; --local-ranks {} runs "
         "the ranks as threads of one process",
         launcher.size, launcher.size);
+    FSDP_CHECK(!launcher.without_pmix || comm::MpiRuntime::reaches_slurm(),
+               "the launcher started {} processes, but srun gave this MPI no way to connect them: "
+               "srun --mpi=pmix fsdp ... (srun --mpi=list says what there is), or mpirun; for one "
+               "process alone: env -u SLURM_STEP_NUM_TASKS fsdp ...",
+               launcher.size);
   }
-  if (launcher.started && options.local_ranks == 0 && comm::MpiRuntime::available()) {
+  stay_on_places(launcher.rank == 0);
+  const bool alone = launcher.size == 1;
+  if (launcher.started && !alone && options.local_ranks == 0 && comm::MpiRuntime::available()) {
     return launch_process(options, launcher, body);
+  }
+  if (alone && options.local_ranks == 0) {
+    print_line("note: the launcher started one process, which runs without MPI");
   }
   return launch_threads(options, std::max(1, options.local_ranks), body);
 }
@@ -359,77 +379,14 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
   const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
   const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  const bool connected =
+      getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMIX_NAMESPACE");
   return {.started = started,
           .rank = started ? std::max(rank, 0) : 0,
           .size = std::max(size, 0),
           .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
+          .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
           .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0)};
-}
-
-namespace {
-
-// The first number of the variable: OpenMP's further ones are for nested teams, of which there are
-// none. 0: not set, or set to nothing (`export OMP_NUM_THREADS=`).
-int omp_threads(const char* variable) {
-  const std::string_view text(variable ? variable : "");
-  if (text.empty()) return 0;
-  int threads = 0;
-  const char* const end = text.data() + std::min(text.size(), text.find(','));
-  const auto [rest, error] = std::from_chars(text.data(), end, threads);
-  FSDP_CHECK(error == std::errc() && rest == end && threads >= 1 && threads <= 1024,
-             "OMP_NUM_THREADS: expected a number from 1 to 1024, got \"{}\"", text);
-  return threads;
-}
-
-// Cores of one rank.
-int share_of(const CoreSharing& cores) {
-  return std::max(1, cores.usable / std::max(1, cores.ranks));
-}
-
-std::string omp_note(int threads, const CoreSharing& cores) {
-  const int idle = cores.usable - threads * cores.ranks, share = share_of(cores);
-  const std::string cost = idle <= 0 || share <= threads
-                               ? ""
-                               : fmt::format("; {} of {} cores stay idle, --threads {} uses them",
-                                             idle, cores.usable, share);
-  return fmt::format("OMP_NUM_THREADS={}: {} thread{} a rank{}", threads, threads,
-                     threads == 1 ? "" : "s", cost);
-}
-
-}  // namespace
-
-ThreadChoice choose_threads(int requested, const CoreSharing& cores, const char* omp_num_threads) {
-  if (const int threads = requested > 0 ? 0 : omp_threads(omp_num_threads)) {
-    return {threads, choose_threads(threads, cores).warning, omp_note(threads, cores)};
-  }
-  const int threads = requested > 0 ? requested : share_of(cores);
-  const bool bound = cores.bound_by_launcher && cores.usable < cores.of_machine;
-  if (bound && threads > cores.usable) {
-    return {threads,
-            fmt::format("{} threads per rank, but the launcher bound each rank to {} of {} "
-                        "cores; give mpirun --bind-to none",
-                        threads, cores.usable, cores.of_machine)};
-  }
-  if (requested > 0 && threads * cores.ranks > cores.usable) {
-    return {threads,
-            threads == 1
-                ? fmt::format("{} ranks share {} cores: fewer ranks are faster", cores.ranks,
-                              cores.usable)
-                : fmt::format("{} ranks of {} threads share {} cores: fewer threads are faster",
-                              cores.ranks, threads, cores.usable)};
-  }
-  if (bound && requested == 0 && cores.usable * cores.ranks_on_host < cores.of_machine) {
-    return {threads, fmt::format("the launcher bound each rank to {} of {} cores; mpirun --bind-to "
-                                 "none lets its threads use more",
-                                 cores.usable, cores.of_machine)};
-  }
-  return {threads, ""};
-}
-
-int threads_here(int requested, int ranks) {
-  const CoreSharing sharing = {
-      .usable = usable_cores().count, .ranks = ranks, .ranks_on_host = ranks};
-  return choose_threads(requested, sharing, std::getenv("OMP_NUM_THREADS")).threads;
 }
 
 }  // namespace fsdp::tools

@@ -88,31 +88,14 @@ void report_error(const std::string& message);
 struct LauncherEnvironment {
   bool started = false;  // by mpirun, srun, ...
   int rank = 0;
-  int size = 0;        // 0: it does not say
-  bool bound = false;  // it bound this process to cores
+  int size = 0;               // 0: it does not say
+  bool bound = false;         // it bound this process to cores
+  bool without_pmix = false;  // srun did, and not with --mpi=pmix
   // Processes of torchrun and the like, which give a rank and a size but no way to each other: each
   // would train alone. 0: there are none.
   int torch_size = 0;
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);
-
-struct CoreSharing {
-  int usable = 1;  // cores this process may use
-  int of_machine = 1;
-  int ranks = 1;  // that use the same cores
-  int ranks_on_host = 1;
-  bool bound_by_launcher = false;
-};
-struct ThreadChoice {
-  int threads = 1;      // per rank
-  std::string warning;  // "" when all is well
-  std::string note{};   // "" when the environment says nothing
-};
-// `omp_num_threads`: the variable's value, null when it is not set. Error when it is no number.
-ThreadChoice choose_threads(int requested,  // 0: the variable's, or the cores are shared out
-                            const CoreSharing& cores, const char* omp_num_threads = nullptr);
-// Of a rank, where so many ranks of this machine compute on its CPU. `requested`: as above.
-int threads_here(int requested, int ranks);
 
 }  // namespace fsdp::tools

@@ -5,9 +5,12 @@
 #include "tests/support/io_faults.h"
 
 #include <cerrno>
+#include <numeric>
 
 #include <doctest/doctest.h>
 
+#include "core/io/forget_pages.h"
+#include "core/io/safetensors.h"
 #include "tests/support/checkpoint_run.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_checkpoints.h"
@@ -166,6 +169,56 @@ TEST_CASE("I/O faults: a load is an error or the stored state") {
       }
     }
   });
+}
+
+// As FUSE with direct_io: a shared mapping is refused, or each mapping.
+TEST_CASE("I/O faults: a file system that maps privately, or not at all, is read all the same") {
+  const test::TempFolder folder;
+  const std::string text(100'000, 'x');
+  const fs::path file = folder.write("text", text);
+  const auto refused = [](bool always, int error, int64_t at = 0) {
+    return IoFaultPlan{
+        .fault = IoFault::kError, .at = at, .from_then_on = always, .error = error, .only = "mmap"};
+  };
+  for (const bool always : {false, true}) {
+    for (const int error : {ENODEV, EINVAL, ENOEXEC, EACCES, EOPNOTSUPP}) {
+      const IoFaults faults(folder.path(), refused(always, error));
+      const MappedFile mapped(file);
+      CHECK(faults.failed() == (always ? 2 : 1));
+      CHECK(mapped.text() == text);
+      forget_pages(mapped);
+      CHECK(mapped.text() == text);
+    }
+    const IoFaults faults(folder.path(), refused(always, EIO));
+    CHECK(test::error_of([&] { MappedFile mapped(file); }) ==
+          file.string() + ": cannot map: Input/output error");
+  }
+  // What is read may fail, too.
+  const IoFaults reads(folder.path(),
+                       {.fault = IoFault::kError, .at = 0, .from_then_on = true, .error = ENODEV});
+  CHECK(test::contains(test::error_of([&] { MappedFile mapped(file); }), file.string()));
+}
+
+TEST_CASE("I/O faults: weights on a file system that does not map are read") {
+  const test::TempFolder folder;
+  const fs::path file = folder / "model.safetensors";
+  fs::copy_file(test::fixture_path("models/gpt2/model.safetensors"), file);
+  const auto sum_of_all = [&] {
+    const auto weights = SafetensorsFile::open(file);
+    double sum = 0;
+    for (const auto& [name, entry] : weights.entries()) {
+      std::vector<float> values(static_cast<size_t>(entry.numel));
+      weights.read_elements(name, 0, entry.numel, DType::kF32, values.data());
+      sum = std::accumulate(values.begin(), values.end(), sum);
+    }
+    return sum;
+  };
+  const double mapped = sum_of_all();
+  const IoFaults faults(
+      folder.path(),
+      {.fault = IoFault::kError, .from_then_on = true, .error = ENODEV, .only = "mmap"});
+  CHECK(sum_of_all() == mapped);
+  CHECK(faults.failed() == 2);
 }
 
 TEST_CASE("I/O faults: --resume auto falls back or says why not; it does not start over") {

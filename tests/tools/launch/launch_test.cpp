@@ -1,4 +1,4 @@
-// What the launcher's environment means, how many threads a rank gets, how ranks agree on an error.
+// What the launcher's environment means, how ranks agree on an error.
 // Requirements: S1.21, S2.12, S3.6.
 #include "tools/launch/launch.h"
 
@@ -51,6 +51,21 @@ TEST_CASE("launch: a Slurm batch script is not srun") {
   CHECK(step.started);
   CHECK(step.size == 8);
   CHECK(step.rank == 5);
+}
+
+TEST_CASE("launch: srun with PMIx connects its processes, and so does mpirun inside of a step") {
+  std::map<std::string, std::string> step = {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}};
+  CHECK(environment_of(step).without_pmix);
+  for (const char* other : {"PMI_RANK", "SLURM_MPI_TYPE"}) {  // srun --mpi=pmi2
+    step[other] = "1";
+    CHECK(environment_of(step).without_pmix);
+  }
+  for (const char* variable : {"PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE"}) {
+    auto connected = step;
+    connected[variable] = "1";
+    CHECK_FALSE(environment_of(connected).without_pmix);
+  }
+  CHECK_FALSE(environment_of({{"SLURM_NTASKS", "2"}}).without_pmix);
 }
 
 // Values that were there before come back.
@@ -114,86 +129,6 @@ TEST_CASE("launch: what the user has set stays") {
   CHECK(loading.now() == "LAZY");
   CHECK(order.now() == "0");
   CHECK(queues.now() == "8");
-}
-
-TEST_CASE("launch: threads share the cores") {
-  const auto threads = [](int requested, const CoreSharing& cores) {
-    return choose_threads(requested, cores).threads;
-  };
-  CHECK(threads(0, {.usable = 16, .of_machine = 16, .ranks = 1}) == 16);
-  CHECK(threads(0, {.usable = 16, .of_machine = 16, .ranks = 4, .ranks_on_host = 4}) == 4);
-  CHECK(threads(0, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}) == 1);
-  CHECK(threads(0, {.usable = 7, .of_machine = 8, .ranks = 2, .ranks_on_host = 2}) == 3);
-  CHECK(threads(5, {.usable = 16, .of_machine = 16, .ranks = 4, .ranks_on_host = 4}) == 5);
-}
-
-TEST_CASE("launch: warnings about threads") {
-  const auto warning = [](int requested, const CoreSharing& cores) {
-    return choose_threads(requested, cores).warning;
-  };
-  // All cores in use, one each.
-  CHECK(warning(0, {.usable = 1,
-                    .of_machine = 2,
-                    .ranks = 1,
-                    .ranks_on_host = 2,
-                    .bound_by_launcher = true}) == "");
-  CHECK(warning(1, {.usable = 2, .of_machine = 2, .ranks = 2, .ranks_on_host = 2}) == "");
-  // More threads than the launcher allows.
-  CHECK(test::contains(warning(4, {.usable = 1,
-                                   .of_machine = 8,
-                                   .ranks = 1,
-                                   .ranks_on_host = 2,
-                                   .bound_by_launcher = true}),
-                       "4 threads per rank, but the launcher bound each rank to 1 of 8 cores; "
-                       "give mpirun --bind-to none"));
-  // Cores left idle by the launcher.
-  CHECK(test::contains(warning(0, {.usable = 1,
-                                   .of_machine = 8,
-                                   .ranks = 1,
-                                   .ranks_on_host = 2,
-                                   .bound_by_launcher = true}),
-                       "--bind-to none"));
-  // A container has fewer cores than its machine: no launcher to blame.
-  CHECK(warning(0, {.usable = 2, .of_machine = 64, .ranks = 1}) == "");
-  // More ranks than cores is the user's wish, more threads than cores is not.
-  CHECK(warning(0, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}) == "");
-  CHECK(test::contains(warning(2, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}),
-                       "3 ranks of 2 threads share 2 cores"));
-  CHECK(warning(1, {.usable = 2, .of_machine = 2, .ranks = 4, .ranks_on_host = 4}) ==
-        "4 ranks share 2 cores: fewer ranks are faster");
-}
-
-TEST_CASE(
-    "launch: OMP_NUM_THREADS is the default number of threads, and a note says what it costs") {
-  const CoreSharing sixteen = {.usable = 16, .of_machine = 16, .ranks = 2, .ranks_on_host = 2};
-  ThreadChoice choice = choose_threads(0, sixteen, "1");
-  CHECK(choice.threads == 1);
-  CHECK(choice.note ==
-        "OMP_NUM_THREADS=1: 1 thread a rank; 14 of 16 cores stay idle, --threads 8 uses them");
-  CHECK(choice.warning == "");
-  choice = choose_threads(0, sixteen, "8,2");  // the second number is for nested teams
-  CHECK(choice.threads == 8);
-  CHECK(choice.note == "OMP_NUM_THREADS=8: 8 threads a rank");
-  choice = choose_threads(0, sixteen, "12");
-  CHECK(choice.threads == 12);
-  CHECK(test::contains(choice.warning, "2 ranks of 12 threads share 16 cores"));
-  CHECK(choice.note == "OMP_NUM_THREADS=12: 12 threads a rank");
-  // --threads counts more; without either, the cores are shared out.
-  choice = choose_threads(5, sixteen, "1");
-  CHECK(choice.threads == 5);
-  CHECK(choice.note == "");
-  for (const char* not_set : {static_cast<const char*>(nullptr), ""}) {
-    choice = choose_threads(0, sixteen, not_set);
-    CHECK(choice.threads == 8);
-    CHECK(choice.note == "");
-  }
-  const CoreSharing nobody = {.usable = 16, .of_machine = 16, .ranks = 0, .ranks_on_host = 0};
-  CHECK(test::contains(choose_threads(0, nobody, "1").note, "--threads 16 uses them"));
-  for (const char* wrong : {"0", "-1", "two", "4x", "1025"}) {
-    CHECK(test::error_of([&] { choose_threads(0, sixteen, wrong); }) ==
-          fmt::format("OMP_NUM_THREADS: expected a number from 1 to 1024, got \"{}\"", wrong));
-    CHECK(choose_threads(2, sixteen, wrong).threads == 2);
-  }
 }
 
 // What each of `ranks` ranks learns when those in `failing` fail with "broken".

@@ -53,7 +53,6 @@ std::vector<Rule> top_rules() {
       {"command_file", leave("of TPUs")},
       {"commands", leave("of TPUs")},
       {"megatron_lm_config.*", refuse("there is no tensor or pipeline parallelism here")},
-      {"parallelism_config.*", refuse("there is no tensor, sequence or pipeline parallelism here")},
       {"tp_config.*", refuse("there is no tensor parallelism here")},
       {"ipex_config.*", leave("oneDNN computes on the CPU")},
       {"fsdp_config.sharding_strategy", together},
@@ -63,6 +62,36 @@ std::vector<Rule> top_rules() {
       {"fsdp_config.min_num_params", together},
       {"fsdp_config.offload_params", on_to("fsdp.offload", "all")},
   };
+}
+
+// A number of ranks that is 1 where there is no such parallelism.
+Take one_rank(const char* reason) {
+  return [reason](const Given& given, Adoption& adoption) {
+    if (given.whole() > 1) given.refuse(reason);
+    adoption.off(given);
+  };
+}
+
+const std::string kMesh = "parallelism_config.";
+
+std::vector<Rule> mesh_rules() {
+  const auto key = [](const char* name) { return kMesh + name; };
+  const char* const kSequence = "there is no context or sequence parallelism here";
+  return {
+      {key("dp_replicate_size"), together},
+      {key("dp_shard_size"), together},
+      {key("tp_size"), one_rank("there is no tensor parallelism here")},
+      {key("cp_size"), one_rank(kSequence)},
+      {key("sp_size"), one_rank(kSequence)},
+      {key("cp_*"), leave("no effect with cp_size 1")},
+      {key("sp_*"), leave("no effect with sp_size 1")},
+  };
+}
+
+// Without prefixes that say nothing.
+std::string key_name(const std::string& key) {
+  const std::string prefixed = kMesh + "parallelism_config_";
+  return key.starts_with(prefixed) ? kMesh + key.substr(prefixed.size()) : fsdp_key_name(key);
 }
 
 // Its DeepSpeed section: a file of DeepSpeed's own, or some of the keys in other words.
@@ -102,10 +131,41 @@ void take_reshard(const Given& given, Adoption& adoption) {
     set_strategy(adoption, given, given.one());
 }
 
+// Ranks that share a model, and copies of such groups. Returns whether it says the strategy.
+bool take_mesh(Adoption& adoption) {
+  const Given* replicas = adoption.find(kMesh + "dp_replicate_size");
+  const Given* shards = adoption.find(kMesh + "dp_shard_size");
+  int64_t sizes[] = {1, 1};
+  for (const Given* given : {replicas, shards}) {
+    if (!given) continue;
+    if (given->whole() < 1) given->fail("an integer from 1");
+    sizes[given == shards] = given->whole();
+    if (given->whole() == 1) adoption.off(*given);
+  }
+  const auto [copies, size] = sizes;
+  if (copies * size == 1) return false;
+  const Given& origin = copies > 1 ? *replicas : *shards;
+  const Given* version = adoption.find("fsdp_config.fsdp_version");
+  if (!version || version->whole() != 2) {
+    origin.refuse("accelerate takes it with fsdp_version: 2 alone");
+  }
+  if (size == 1) {
+    origin.refuse("expected dp_shard_size above 1 with it: copies alone are MULTI_GPU's");
+  }
+  adoption.set_ranks(copies * size, origin);
+  adoption.set("fsdp.strategy", copies > 1 ? "hybrid_shard" : "full_shard", origin);
+  if (copies > 1) adoption.set("fsdp.shard_size", std::to_string(size), *shards);
+  return true;
+}
+
 void take_sharding(Adoption& adoption) {
   const Given* strategy = adoption.find("fsdp_config.sharding_strategy");
   const Given* reshard = adoption.find("fsdp_config.reshard_after_forward");
-  if (strategy) set_strategy(adoption, *strategy, strategy->one());
+  const bool by_mesh = take_mesh(adoption);
+  if (strategy && by_mesh)
+    adoption.leave(*strategy, "parallelism_config says it");
+  else if (strategy)
+    set_strategy(adoption, *strategy, strategy->one());
   if (reshard) take_reshard(*reshard, adoption);
   adoption.set_default("fsdp.strategy", "full_shard", "accelerate's default");
   const Given* policy = adoption.find("fsdp_config.auto_wrap_policy");
@@ -126,7 +186,11 @@ void take_sharding(Adoption& adoption) {
 // What accelerate reads of the sections, under each way to distribute.
 std::vector<Ignored> ignored_sections(const std::string& type) {
   std::vector<Ignored> ignored;
-  if (type != "FSDP") ignored.push_back({"fsdp_config.", "no effect without FSDP"});
+  if (type != "FSDP") {
+    for (const char* section : {"fsdp_config.", "parallelism_config.dp_"}) {
+      ignored.push_back({section, "no effect without FSDP"});
+    }
+  }
   if (type != "DEEPSPEED") ignored.push_back({"deepspeed_config.", "no effect without DEEPSPEED"});
   return ignored;
 }
@@ -135,9 +199,9 @@ std::vector<Ignored> ignored_sections(const std::string& type) {
 
 const Program& accelerate_program() {
   static const Program program = [] {
-    Program made =
-        program_of("accelerate", "accelerate", {top_rules(), fsdp_rules(), deepspeed_rules()});
-    made.name_of = fsdp_key_name;
+    Program made = program_of("accelerate", "accelerate",
+                              {top_rules(), fsdp_rules(), mesh_rules(), deepspeed_rules()});
+    made.name_of = key_name;
     return made;
   }();
   return program;
@@ -145,7 +209,7 @@ const Program& accelerate_program() {
 
 std::string adopt_accelerate(const std::filesystem::path& file, const AdoptOptions& options) {
   std::vector<Given> given = read_tree(file);
-  for (Given& each : given) each.name = fsdp_key_name(each.key);
+  for (Given& each : given) each.name = key_name(each.key);
   Adoption adoption("accelerate", file.string(), given, options);
   const Given* type = adoption.find("distributed_type");
   const std::string name = type ? type->one() : "";

@@ -1,6 +1,10 @@
 // DeepSpeed's configuration, key by key: batch, optimizer, schedule, precision, ZeRO. Keys that are
 // read together: deepspeed_keys.cpp. Contract: tools/guides/adopt/programs.h.
+#include <algorithm>
 #include <set>
+#include <string_view>
+
+#include <fmt/format.h>
 
 #include "tools/guides/adopt/deepspeed_keys.h"
 #include "tools/guides/adopt/programs.h"
@@ -63,6 +67,16 @@ std::vector<Rule> batch_rules() {
       {"data_efficiency.*", refuse("the order of data is that of data.shuffle")},
       {"compression_training.*", refuse("models are not compressed here")},
       {"eigenvalue.*", leave("of compression, which is not here")},
+      {"compile.*", leave("there is no graph compiler: kernels are fused by hand")},
+      {"nebula.*", leave("checkpoints are sharded and are read on any number of ranks")},
+      {"datastates_ckpt.*", leave("checkpoints are sharded and are read on any number of ranks")},
+      {"timers.*", leave("the closing table has times")},
+      {"comet.*", leave("metrics.jsonl lies in the run directory")},
+      {"hybrid_engine.*", refuse("there is no training that generates here")},
+      {"quantize_training.*", refuse("models are not compressed here")},
+      {"weight_quantization.*", refuse("models are not compressed here")},
+      {"use_data_before_expert_parallelism", refuse("there is no expert parallelism here")},
+      {"seq_parallel_communication_data_type", leave("there is no sequence parallelism here")},
   };
 }
 
@@ -141,6 +155,11 @@ std::string zero_key(const char* name) { return std::string("zero_optimization."
 std::vector<Rule> zero_rules() {
   const auto key = zero_key;
   return {
+      {"zero_optimization",  // its old form
+       [](const Given& given, Adoption& adoption) {
+         if (given.is_list) return adoption.off(given);  // an empty section
+         adoption.set("fsdp.strategy", given.truth() ? "shard_optimizer" : "no_shard", given);
+       }},
       {key("stage"), take_zero_stage},
       {key("offload_optimizer.device"), take_offload},
       {key("offload_param.device"), take_offload},
@@ -163,6 +182,8 @@ std::vector<Rule> zero_rules() {
       {key("zero_quantized_nontrainable_weights"), leave(kQuantized)},
       {key("zero_quantized_gradients"), leave(kQuantized)},
       {key("zeropp_loco_param.*"), leave(kQuantized)},
+      {key("leaf_module.*"), leave("fsdp.units says what a unit is")},
+      {key("zenflow.*"), refuse("all of a gradient is used in each step here")},
       {key("ignore_unused_parameters"),
        same("a parameter without gradient stands still; fsdp.absent_is_zero")},
       {key("round_robin_gradients"), leave(kFlat)},
@@ -189,8 +210,6 @@ std::vector<Rule> stage_three_rules() {
        same("the saved model is whole; train.save_dtype: bf16 or f16")},
       {key("stage3_gather_fp16_weights_on_model_save"),
        same("the saved model is whole; train.save_dtype: bf16 or f16")},
-      {key("gather_16bit_weights_on_model_save"),
-       same("the saved model is whole; train.save_dtype: bf16 or f16")},
       {key("zero_hpz_partition_size"),
        [](const Given& given, Adoption& adoption) {
          if (given.whole() > 1)
@@ -208,20 +227,43 @@ std::vector<Rule> stage_three_rules() {
   };
 }
 
+// DeepSpeed's models of its sections have two names for some keys: the alias, and the attribute.
+std::string name_of(const std::string& key) {
+  constexpr std::string_view kZero = "zero_optimization.", kBrain = "bfloat16.";
+  constexpr std::string_view kAttributes[] = {
+      "prefetch_bucket_size",         "param_persistence_threshold",
+      "model_persistence_threshold",  "max_live_parameters",
+      "max_reuse_distance",           "gather_16bit_weights_on_model_save",
+      "module_granularity_threshold", "use_all_reduce_for_fetch_params",
+      "allgather_sequential"};
+  if (key.starts_with(kBrain)) return "bf16." + key.substr(kBrain.size());  // its old name
+  if (!key.starts_with(kZero)) return key;
+  const std::string_view last = std::string_view(key).substr(kZero.size());
+  const bool attribute =
+      std::find(std::begin(kAttributes), std::end(kAttributes), last) != std::end(kAttributes);
+  return attribute ? fmt::format("{}stage3_{}", kZero, last) : key;
+}
+
 bool is_auto(const Given& given) { return given.values.size() == 1 && given.values[0] == "auto"; }
 
 }  // namespace
 
 const Program& deepspeed_program() {
-  static const Program program = program_of("deepspeed", "DeepSpeed",
-                                            {batch_rules(), precision_rules(), optimizer_rules(),
-                                             schedule_rules(), zero_rules(), stage_three_rules()});
+  static const Program program = [] {
+    Program made = program_of("deepspeed", "DeepSpeed",
+                              {batch_rules(), precision_rules(), optimizer_rules(),
+                               schedule_rules(), zero_rules(), stage_three_rules()});
+    made.name_of = name_of;
+    made.ignores_unknown = true;
+    return made;
+  }();
   return program;
 }
 
 std::string adopt_deepspeed(const std::filesystem::path& file, const AdoptOptions& options) {
   std::vector<Given> given, from_arguments;
-  for (const Given& each : read_tree(file)) {
+  for (Given& each : read_tree(file)) {
+    each.name = name_of(each.key);
     (is_auto(each) ? from_arguments : given).push_back(each);
   }
   Adoption adoption("deepspeed", file.string(), given, options);

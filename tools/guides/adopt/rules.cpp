@@ -52,6 +52,17 @@ bool is_empty_section(const Program& program, const Given& given) {
   return given.is_list && given.values.empty() && has_section(program, given.name);
 }
 
+// A key at the top, or all of a section, which the program does not read and which is none of its
+// own with a typing error. An underscore is how people write a comment in JSON.
+bool is_ignored(const Program& program, const Given& given) {
+  if (!program.ignores_unknown) return false;
+  const auto top_of = [](const std::string& name) { return name.substr(0, name.find('.')); };
+  const std::string top = top_of(given.name);
+  return top.starts_with('_') ||
+         std::none_of(program.rules.begin(), program.rules.end(),
+                      [&](const Rule& rule) { return resembles(lower(top), top_of(rule.name)); });
+}
+
 }  // namespace
 
 void check_known(const Program& program, const Given& given, const Adoption& adoption) {
@@ -59,6 +70,7 @@ void check_known(const Program& program, const Given& given, const Adoption& ado
   const std::string whose = whose_file(program, adoption.given());
   FSDP_CHECK(whose.empty(), "{}: unknown key \"{}\" of {}; {}", given.place, given.key,
              program.title, whose);
+  if (is_ignored(program, given)) return;
   std::vector<std::string> known;
   for (const Rule& rule : program.rules) known.push_back(rule.name);
   const std::string nearest = nearest_key(given.name, known);
@@ -100,7 +112,9 @@ void take_all(const Program& program, Adoption& adoption, const std::vector<Igno
     const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
       return given.name.starts_with(each.beginning);
     });
-    if (!rule)
+    if (!rule && is_ignored(program, given))
+      adoption.leave(given, program.title + " does not read it");
+    else if (!rule)
       adoption.off(given);  // an empty section
     else if (without != ignored.end())
       adoption.leave(given, without->reason);

@@ -25,6 +25,7 @@ struct Program {
   std::vector<Rule> rules;
   // A key of a file as the rules name it: without prefixes that say nothing. Null: as it is.
   std::string (*name_of)(const std::string& key) = nullptr;
+  bool ignores_unknown = false;  // at the top of its file
 };
 
 Rule flag(const char* name, Take take);  // an option without a value

@@ -239,5 +239,49 @@ TEST_CASE("adopt accelerate: DeepSpeed's section has DeepSpeed's defaults") {
       more.says("debug: false (a.yaml:2): fsdp train compares what ranks do at the start, always"));
 }
 
+// accelerate/parallelism_config.py
+TEST_CASE("adopt accelerate: a mesh of copies and shards is hybrid_shard") {
+  const std::string two = "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n";
+  const auto mesh = [&](const std::string& copies, const std::string& shards,
+                        const std::string& rest = "") {
+    return two + "parallelism_config:\n  parallelism_config_dp_replicate_size: " + copies +
+           "\n  parallelism_config_dp_shard_size: " + shards + "\n" + rest;
+  };
+  const Adopted hybrid = adopted(mesh("2", "4",
+                                      "  parallelism_config_tp_size: 1\n"
+                                      "  parallelism_config_cp_size: 1\n"
+                                      "  parallelism_config_cp_comm_strategy: alltoall\n"
+                                      "num_processes: 8\n"));
+  CHECK(hybrid.config.fsdp.options.strategy == comm::Strategy::kHybridShard);
+  CHECK(hybrid.config.fsdp.shard_size == 4);
+  const Adopted full = adopted(mesh("1", "8"));
+  CHECK(full.config.fsdp.options.strategy == comm::Strategy::kFullShard);
+  CHECK(full.says("mpirun -n 8 "));
+  CHECK(adopted(mesh("1", "1")).config.fsdp.options.strategy == comm::Strategy::kFullShard);
+  const Adopted said = adopted(two +
+                               "  fsdp_sharding_strategy: FULL_SHARD\nparallelism_config:\n"
+                               "  parallelism_config_dp_replicate_size: 2\n"
+                               "  parallelism_config_dp_shard_size: 2\n");
+  CHECK(said.config.fsdp.options.strategy == comm::Strategy::kHybridShard);
+  CHECK(said.says("fsdp_sharding_strategy: FULL_SHARD (a.yaml:4): parallelism_config says it"));
+  CHECK(test::contains(refusal(mesh("2", "4", "num_processes: 4\n")),
+                       "expected the same number of ranks"));
+  CHECK(test::contains(refusal(mesh("2", "1")), "expected dp_shard_size above 1 with it"));
+  CHECK(test::contains(refusal(mesh("0", "1")), "expected an integer from 1"));
+  CHECK(test::contains(refusal(mesh("1", "2", "  parallelism_config_tp_size: 2\n")),
+                       "a.yaml:7: parallelism_config.parallelism_config_tp_size: 2: there is no "
+                       "tensor parallelism here"));
+  CHECK(test::contains(refusal(kFsdp + "  fsdp_version: 1\nparallelism_config:\n"
+                                       "  parallelism_config_dp_shard_size: 2\n"),
+                       "with fsdp_version: 2 alone"));
+  CHECK(test::contains(refusal(mesh("1", "2", "  parallelism_config_pp_size: 2\n")),
+                       "unknown key \"parallelism_config.parallelism_config_pp_size\""));
+  const Adopted plain = adopted(
+      "distributed_type: MULTI_GPU\nparallelism_config:\n"
+      "  parallelism_config_dp_replicate_size: 4\n");
+  CHECK(plain.config.fsdp.options.strategy == comm::Strategy::kNoShard);
+  CHECK(plain.says("dp_replicate_size: 4 (a.yaml:3): no effect without FSDP"));
+}
+
 }  // namespace
 }  // namespace fsdp::adopt

@@ -254,5 +254,48 @@ TEST_CASE("adopt deepspeed: a division wholly before the sum is not half of one"
       a.says("prescale_gradients: true (ds.json:1): the mean over ranks is formed inside the sum"));
 }
 
+// runtime/zero/config.py: its model takes the names of attributes as well as their aliases
+// (populate_by_name of runtime/config_utils.py).
+TEST_CASE("adopt deepspeed: keys of stage 3 without stage3_, bfloat16, a truth for a stage") {
+  const Adopted a = adopted(
+      "{\"zero_optimization\": {\"stage\": 3, \"max_live_parameters\": 1e9, "
+      "\"max_reuse_distance\": 0, \"prefetch_bucket_size\": 5e7, "
+      "\"gather_16bit_weights_on_model_save\": true, \"param_persistence_threshold\": \"auto\"}, "
+      "\"bfloat16\": {\"enabled\": true}}");
+  CHECK(a.config.fsdp.options.strategy == comm::Strategy::kFullShard);
+  CHECK(a.says("zero_optimization.max_live_parameters: 1e9 (ds.json:1): fsdp.units_in_flight"));
+  CHECK(
+      a.says("zero_optimization.gather_16bit_weights_on_model_save: true (ds.json:1): the saved"));
+  CHECK(a.says("param_persistence_threshold: auto (ds.json:1): TrainingArguments say it"));
+  CHECK(a.config.train.dtype == DType::kBF16);
+  CHECK(test::contains(refusal("{\"zero_optimization\": {\"max_live_parametres\": 1}}"),
+                       "unknown key \"zero_optimization.max_live_parametres\""));
+  CHECK(adopted("{\"zero_optimization\": true}").config.fsdp.options.strategy ==
+        comm::Strategy::kShardOptimizer);
+}
+
+// runtime/config.py asks for the keys it knows; its models forbid others inside their sections.
+TEST_CASE("adopt deepspeed: keys at the top that DeepSpeed does not read are noted") {
+  const Adopted a = adopted(
+      "{\"_comment\": \"made by hand\", \"comms_config\": {\"verbose\": true, \"deep\": {\"a\": "
+      "1}},\n"
+      " \"_zero_optimization\": {\"stage\": 3}, \"my_notes\": [1, 2], \"owner\": \"auto\",\n"
+      " \"train_batch_size\": 8, \"compile\": {\"deepcompile\": true}}");
+  CHECK(a.config.train.batch == 8);
+  CHECK(a.config.fsdp.options.strategy == comm::Strategy::kNoShard);
+  CHECK(a.says("#   _comment: made by hand (ds.json:1): DeepSpeed does not read it"));
+  CHECK(a.says("#   comms_config.deep.a: 1 (ds.json:1): DeepSpeed does not read it"));
+  CHECK(a.says("#   _zero_optimization.stage: 3 (ds.json:2): DeepSpeed does not read it"));
+  CHECK(a.says("#   my_notes: 1,2 (ds.json:2): DeepSpeed does not read it"));
+  CHECK(a.says("#   compile.deepcompile: true (ds.json:3): there is no graph compiler"));
+  for (const char* mistyped :
+       {"{\"zero_optimizaton\": {\"stage\": 3}}", "{\"gradient_clip\": 1}",
+        "{\"Fp16\": {\"enabled\": 1}}", "{\"zero_optimization\": {\"_comment\": \"x\"}}",
+        "{\"optimiser\": {\"type\": \"Adam\"}}"}) {
+    CAPTURE(mistyped);
+    CHECK(test::contains(refusal(mistyped), "ds.json:1: unknown key \""));
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::adopt
