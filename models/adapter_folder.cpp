@@ -6,7 +6,9 @@
 
 #include "core/io/config_keys.h"
 #include "core/io/file.h"
+#include "core/io/hub_files.h"
 #include "core/io/safetensors.h"
+#include "core/text/listed.h"
 #include "models/causal_lm.h"
 #include "models/ignored_keys.h"
 #include "models/names.h"
@@ -177,10 +179,14 @@ std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora
 std::string adapter_base(const fs::path& folder) {
   const std::string base = read_adapter_config(folder).base;
   for (const fs::path& place : {folder / base, fs::path(base)}) {
-    if (!base.empty() && fs::exists(place / "config.json")) return place.string();
+    if (base.empty()) break;
+    const fs::path found = snapshot_in(place);
+    if (is_named(found / "config.json")) return found.string();
   }
-  fail("{}: base_model_name_or_path: \"{}\": no such folder with a config.json",
-       (folder / kAdapterConfigFile).string(), base);
+  fail(
+      "{}: base_model_name_or_path: \"{}\": no such folder with a config.json: --base FOLDER says "
+      "where the model is that the adapter belongs to (of fsdp train: --model FOLDER)",
+      (folder / kAdapterConfigFile).string(), base);
 }
 
 // ---------------------------------------------------------------------------- Tensors
@@ -200,20 +206,33 @@ LayerNames names_of(const CausalLM& model, const Linear& layer) {
 
 void check_tensors(const SafetensorsFile& file, const std::map<std::string, Shape>& expected,
                    const std::string& family) {
-  std::string problems;
+  std::vector<std::string> missing, misshapen, unexpected;
   for (const auto& [name, shape] : expected) {
     if (!file.contains(name)) {
-      problems += fmt::format("\n  missing: {} {}", name, shape.str());
+      missing.push_back(fmt::format("{} {}", name, shape.str()));
     } else if (const auto& got = file.entry(name).shape; got != shape.extents()) {
-      problems += fmt::format("\n  shape: {}: expected {}, got ({})", name, shape.str(),
-                              fmt::join(got, ", "));
+      misshapen.push_back(
+          fmt::format("{}: expected {}, got ({})", name, shape.str(), fmt::join(got, ", ")));
     }
   }
   for (const auto& [name, entry] : file.entries()) {
-    if (!expected.contains(name)) problems += fmt::format("\n  unexpected: {}", name);
+    if (!expected.contains(name)) unexpected.push_back(name);
   }
+  const std::string problems =
+      listed(missing, "missing") + listed(misshapen, "shape") + listed(unexpected, "unexpected");
   FSDP_CHECK(problems.empty(), "{}: tensors do not fit the layers of its {} in this {} model:{}",
              file.path().string(), kAdapterConfigFile, family, problems);
+}
+
+void check_weights_file(const fs::path& folder) {
+  if (is_named(folder / kAdapterWeightsFile)) return;
+  const fs::path pickle = folder / "adapter_model.bin";
+  FSDP_CHECK(
+      !fs::exists(pickle),
+      "{}: a pickle, which is not read; in Python, safetensors.torch.save_file(torch.load("
+      "\"{}\", map_location=\"cpu\", weights_only=True), \"{}\") makes the file that is read",
+      pickle.string(), pickle.string(), (folder / kAdapterWeightsFile).string());
+  fail("{}: no {}", folder.string(), kAdapterWeightsFile);
 }
 
 struct OpenAdapter {
@@ -232,8 +251,7 @@ OpenAdapter open_adapter(const fs::path& folder, CausalLM& model) {
     expected[names.a] = Shape{r, layer->in()};
     expected[names.b] = Shape{layer->out(), r};
   }
-  FSDP_CHECK(fs::exists(folder / kAdapterWeightsFile), "{}: no {}", folder.string(),
-             kAdapterWeightsFile);
+  check_weights_file(folder);
   out.file = std::make_shared<SafetensorsFile>(SafetensorsFile::open(folder / kAdapterWeightsFile));
   check_tensors(*out.file, expected, model.config().family);
   return out;

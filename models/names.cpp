@@ -2,11 +2,13 @@
 #include "models/names.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 
 #include "core/error.h"
 #include "core/io/safetensors.h"
+#include "core/text/listed.h"
 #include "models/family.h"
 #include "models/lora.h"
 
@@ -49,21 +51,113 @@ bool is_ignorable(const ModelConfig& config, std::string_view file_name) {
 
 namespace {
 
-// The name a parameter has in this folder: with or without the base prefix.
-std::string name_in_folder(const SafetensorsFolder& folder, const ModelConfig& config,
-                           const Parameter& parameter) {
-  const std::string full = hugging_face_name(config, parameter.name());
-  if (folder.contains(full)) return full;
+// What wrappers of modules put into names, at their beginning or inside.
+struct Wrapper {
+  std::string_view part, by;
+};
+constexpr std::array kWrappers = {
+    Wrapper{"module.", "DistributedDataParallel"}, Wrapper{"_orig_mod.", "torch.compile"},
+    Wrapper{"_fsdp_wrapped_module.", "FSDP"},
+    Wrapper{"_checkpoint_wrapped_module.", "activation checkpointing"}};
+
+constexpr std::string_view kAdapterPrefix = "base_model.model.";  // of PEFT
+
+// Where `part` begins in the name, or behind one of its dots; npos: nowhere.
+size_t find_part(std::string_view name, std::string_view part) {
+  size_t at = name.find(part);
+  while (at != name.npos && at > 0 && name[at - 1] != '.') at = name.find(part, at + 1);
+  return at;
+}
+
+std::string without(std::string name, std::string_view part) {
+  for (size_t at; (at = find_part(name, part)) != name.npos;) name.erase(at, part.size());
+  return name;
+}
+
+// The tensors of a folder: the name that counts, and the name in the folder.
+using Names = std::map<std::string, std::string>;
+
+Names names_without(const SafetensorsFolder& folder, const std::vector<std::string>& stripped) {
+  Names names;
+  for (const auto& [name, tensor] : folder.tensors()) {
+    std::string rest = name;
+    for (const std::string& part : stripped) rest = without(rest, part);
+    const auto [place, added] = names.emplace(rest, name);
+    FSDP_CHECK(added, "{}: {} and {} become one name without {}", folder.path().string(),
+               place->second, name, fmt::join(stripped, " and "));
+  }
+  return names;
+}
+
+// The name a parameter has among these: with or without the base prefix.
+std::string name_among(const Names& names, const ModelConfig& config, std::string_view parameter) {
+  const std::string full = hugging_face_name(config, parameter);
+  if (names.contains(full)) return full;
   const std::string_view prefix = base_prefix(config);
-  if (full.starts_with(prefix) && folder.contains(full.substr(prefix.size()))) {
+  if (full.starts_with(prefix) && names.contains(full.substr(prefix.size()))) {
     return full.substr(prefix.size());
   }
   // Of a tied pair, some programs keep the head.
-  if (config.tied_head && parameter.name() == "embedding.tokens.weight") {
+  if (config.tied_head && parameter == "embedding.tokens.weight") {
     const std::string head = hugging_face_name(config, "head.weight");
-    if (folder.contains(head)) return head;
+    if (names.contains(head)) return head;
   }
   return {};
+}
+
+// What all names begin with before a parameter's name; "": they are others, or begin as they
+// should.
+std::string common_prefix(const Names& names, const ModelConfig& config) {
+  const std::string_view table = "embedding.tokens.weight";
+  const std::string full = hugging_face_name(config, table);
+  for (const auto& [name, stored] : names) {
+    for (std::string_view known :
+         {std::string_view(full), std::string_view(full).substr(base_prefix(config).size())}) {
+      if (name == full || !name.ends_with(fmt::format(".{}", known))) continue;
+      const std::string prefix = name.substr(0, name.size() - known.size());
+      const auto has_it = [&](const auto& pair) { return pair.first.starts_with(prefix); };
+      if (std::all_of(names.begin(), names.end(), has_it)) return prefix;
+    }
+  }
+  return "";
+}
+
+// One line where something that is known has changed the names of a model; "": nothing has.
+std::string explained(const SafetensorsFolder& folder, const ModelConfig& config,
+                      const Names& names) {
+  const std::string where = folder.path().string();
+  const auto having = [&](std::string_view part) {
+    return std::count_if(names.begin(), names.end(), [&](const auto& pair) {
+      return find_part(pair.first, part) != pair.first.npos;
+    });
+  };
+  const auto adapter = names.lower_bound(std::string(kAdapterPrefix));
+  if (adapter != names.end() && adapter->first.starts_with(kAdapterPrefix)) {
+    return fmt::format(
+        "{}: names that begin with {} are those of an adapter of PEFT, not of a model: save it by "
+        "PeftModel.save_pretrained (adapter_config.json, adapter_model.safetensors) for fsdp "
+        "merge, or the whole model by merge_and_unload().save_pretrained",
+        where, kAdapterPrefix);
+  }
+  std::vector<std::string> parts, by;
+  std::ptrdiff_t most = 0;
+  const auto add = [&](std::string_view part, std::string_view who) {
+    if (having(part) == 0) return;
+    most = std::max(most, having(part));
+    parts.emplace_back(part);
+    by.emplace_back(who);
+  };
+  for (const Wrapper& wrapper : kWrappers) add(wrapper.part, wrapper.by);
+  if (parts.empty()) {
+    const std::string prefix = common_prefix(names, config);
+    if (!prefix.empty()) add(prefix, "another module around the model");
+  }
+  if (parts.empty()) return "";
+  return fmt::format(
+      "{}: {} of {} names of tensors have {} in them, of {}: fsdp convert "
+      "--strip-prefix {} {} NEW writes a folder without",
+      where, most, names.size(), fmt::join(parts, " and "), fmt::join(by, " and "),
+      fmt::join(parts, " --strip-prefix "), where);
 }
 
 // Of files: they may have more dimensions than a Shape.
@@ -75,7 +169,7 @@ std::string text_of(const std::vector<int64_t>& extents) {
 std::string misfit(const ModelConfig& config, const Parameter& parameter, const std::string& name,
                    const SafetensorsFolder::TensorInfo& tensor) {
   if (!tensor.dtype || !is_floating(*tensor.dtype)) {
-    return fmt::format("\n  dtype: {}: expected F32, BF16, F16 or F64, got {}", name,
+    return fmt::format("dtype: {}: expected F32, BF16, F16 or F64, got {}", name,
                        tensor.dtype_name);
   }
   const Shape& expected = parameter.shape();
@@ -85,7 +179,7 @@ std::string misfit(const ModelConfig& config, const Parameter& parameter, const 
       expected.rank() == 2 && got.size() == 2 && got[1] == expected[1] &&
       expected[0] == config.vocabulary &&
       (parameter.name() == "embedding.tokens.weight" || parameter.name() == "head.weight");
-  return fmt::format("\n  shape: {}: expected {}, got {}{}", name, expected.str(), text_of(got),
+  return fmt::format("shape: {}: expected {}, got {}{}", name, expected.str(), text_of(got),
                      table ? fmt::format(" (vocab_size is {} in config.json, {} in the weights)",
                                          expected[0], got[0])
                            : "");
@@ -113,13 +207,13 @@ bool equal_values(const SafetensorsFolder& folder, const std::string& one, const
 
 // A head of its own beside a table that is said to be tied: either the file or its config.json is
 // wrong, and dropping the head would make another model of it.
-std::string untied(const SafetensorsFolder& folder, const ModelConfig& config,
+std::string untied(const SafetensorsFolder& folder, const ModelConfig& config, const Names& names,
                    const std::string& table, ComparedPart part) {
-  const std::string head = hugging_face_name(config, "head.weight");
-  if (!config.tied_head || head == table || !folder.contains(head)) return "";
-  if (equal_values(folder, table, head, part)) return "";
+  const auto head = names.find(hugging_face_name(config, "head.weight"));
+  if (!config.tied_head || head == names.end() || head->second == table) return "";
+  if (equal_values(folder, table, head->second, part)) return "";
   return fmt::format("\n  tied: {}: expected absent or equal to {}, as tie_word_embeddings says",
-                     head, table);
+                     head->second, table);
 }
 
 }  // namespace
@@ -127,39 +221,47 @@ std::string untied(const SafetensorsFolder& folder, const ModelConfig& config,
 std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
                                                    const ModelConfig& config,
                                                    const std::vector<Parameter*>& parameters,
-                                                   ComparedPart compared) {
-  std::map<std::string, std::string> names;
+                                                   ComparedPart compared,
+                                                   const std::vector<std::string>& stripped) {
+  const Names names = names_without(folder, stripped);
+  std::map<std::string, std::string> out;
   std::set<std::string> used;
-  std::string problems, table;
+  std::vector<std::string> missing, misfits, unexpected;
+  std::string table;
   for (const Parameter* parameter : parameters) {
     if (is_lora(*parameter)) continue;  // of an adapter's folder
-    const std::string name = name_in_folder(folder, config, *parameter);
+    const std::string name = name_among(names, config, parameter->name());
     if (name.empty()) {
-      problems += fmt::format("\n  missing: {} {}", hugging_face_name(config, parameter->name()),
-                              parameter->shape().str());
+      missing.push_back(fmt::format("{} {}", hugging_face_name(config, parameter->name()),
+                                    parameter->shape().str()));
       continue;
     }
-    const std::string wrong = misfit(config, *parameter, name, folder.tensor(name));
-    problems += wrong;
-    if (wrong.empty() && parameter->name() == "embedding.tokens.weight") table = name;
-    names.emplace(parameter->name(), name);
+    const std::string& stored = names.at(name);
+    const std::string wrong = misfit(config, *parameter, stored, folder.tensor(stored));
+    if (!wrong.empty()) misfits.push_back(wrong);
+    if (wrong.empty() && parameter->name() == "embedding.tokens.weight") table = stored;
+    out.emplace(parameter->name(), stored);
     used.insert(name);
   }
-  for (const auto& [name, tensor] : folder.tensors()) {
-    if (!used.count(name) && !is_ignorable(config, name)) {
-      problems += fmt::format("\n  unexpected: {}", name);
-    }
+  for (const auto& [name, stored] : names) {
+    if (!used.count(name) && !is_ignorable(config, name)) unexpected.push_back(stored);
   }
+  if (!missing.empty() && !names.empty()) {
+    const std::string why = explained(folder, config, names);
+    FSDP_CHECK(why.empty(), "{}", why);
+  }
+  std::string problems =
+      listed(missing, "missing") + listed(misfits) + listed(unexpected, "unexpected");
   // Where there are other problems, which all ranks see, each compares all and so can say all.
   if (!table.empty()) {
-    problems += untied(folder, config, table, problems.empty() ? compared : ComparedPart{});
+    problems += untied(folder, config, names, table, problems.empty() ? compared : ComparedPart{});
   }
   if (!problems.empty()) {  // a tensor may be there and only the index lack it
     for (const std::string& odd : folder.warnings()) problems += "\n  note: " + odd;
   }
   FSDP_CHECK(problems.empty(), "{}: tensors do not fit the {} model of its config.json:{}",
              folder.path().string(), config.family, problems);
-  return names;
+  return out;
 }
 
 }  // namespace fsdp::models

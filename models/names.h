@@ -32,9 +32,12 @@ struct ComparedPart {
 // The tensor of the folder that holds each parameter, by our name: names may lack the base prefix.
 // Every missing, misshapen, unreadable or unexpected tensor, and a tied head whose values are not
 // the table's, is in one Error; masks, rotary tables and a copy of the tied head are passed over.
+// Names are read without the parts in `stripped`, which stand at their beginning or behind a dot.
+// Where wrappers of modules, or PEFT, have changed all names, the Error is one line that says so.
 std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
                                                    const ModelConfig& config,
                                                    const std::vector<Parameter*>& parameters,
-                                                   ComparedPart compared = {});
+                                                   ComparedPart compared = {},
+                                                   const std::vector<std::string>& stripped = {});
 
 }  // namespace fsdp::models

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/hub_files.h"
 
 namespace fsdp {
 namespace {
@@ -46,8 +47,10 @@ void check_regular(const std::filesystem::path& path, mode_t mode) {
 // took the file's place meanwhile would wait for a writer; reading a file does not change.
 void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
   struct stat status {};
-  FSDP_CHECK(::stat(path.c_str(), &status) == 0, "{}: cannot open: {}", path.string(),
-             last_error());
+  if (::stat(path.c_str(), &status) != 0) {
+    const std::string reason = last_error(), link = broken_link(path);
+    fail("{}: {}", path.string(), link.empty() ? "cannot open: " + reason : link);
+  }
   check_regular(path, status.st_mode);
   file.descriptor.value = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   FSDP_CHECK(file.descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/hub_files.h"
 
 namespace fsdp {
 namespace {
@@ -126,6 +127,8 @@ Json Json::parse(std::string_view text) {
 }
 
 Json parse_json(std::string_view text, const std::string& source) {
+  const std::string other = stand_in(text);
+  FSDP_CHECK(other.empty(), "{}: {}", source, other);
   JsonBuilder builder(&source);
   if (parse_into(builder, text)) return builder.take();
   if (builder.out_of_range()) fail("{}: malformed JSON: {}", source, builder.reason());

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/io/hub_files.h"
 #include "core/io/json.h"
 
 namespace fsdp {
@@ -161,6 +162,8 @@ void check_tiling(const std::filesystem::path& path,
 std::string_view header_text(std::string_view file, const std::string& path) {
   FSDP_CHECK(!file.starts_with("version https://git-lfs"),
              "{}: a pointer of Git LFS, not the weights: git lfs pull brings them", path);
+  const std::string other = stand_in(file);
+  FSDP_CHECK(other.empty(), "{}: {}", path, other);
   FSDP_CHECK(file.size() >= 8, "{}: not a safetensors file: only {} bytes", path, file.size());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), 8);

@@ -5,13 +5,12 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/hub_files.h"
 #include "core/io/shard_index.h"
+#include "core/text/listed.h"
 
 namespace fsdp {
 namespace {
-
-constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
 
 // A folder without weights that can be read: says what is there instead.
 [[noreturn]] void fail_without_weights(const std::filesystem::path& folder) {
@@ -32,15 +31,14 @@ constexpr const char* kIndex = "model.safetensors.index.json";
         "Python: AutoModelForCausalLM.from_pretrained(\"{}\").save_pretrained(\"NEW\")",
         folder.string(), pickled, folder.string());
   }
-  fail("{}: no {} or {}{}", folder.string(), kWeights, kIndex,
+  fail("{}: no {} or {}{}", folder.string(), kWeightsName, kWeightMapName,
        other.empty() ? "" : " (there is " + other + ")");
 }
 
 // Of a folder and its index: one on a line with it, several on lines of their own.
 void fail_if_any(const std::filesystem::path& index, const std::vector<std::string>& problems) {
   if (problems.empty()) return;
-  const bool one = problems.size() == 1;
-  fail("{}:{}{}", index.string(), one ? " " : "\n  ", fmt::join(problems, "\n  "));
+  fail("{}:{}", index.string(), problems.size() == 1 ? " " + problems[0] : listed(problems));
 }
 
 // Between a shard and what its index says of a tensor's part in it; "" when there is none.
@@ -61,12 +59,12 @@ SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
              folder.string());
   SafetensorsFolder out;
   out.folder_ = folder;
-  if (std::filesystem::exists(folder / kWeights)) {
-    out.files_.push_back(SafetensorsFile::open(folder / kWeights));
+  if (is_named(folder / kWeightsName)) {
+    out.files_.push_back(SafetensorsFile::open(folder / kWeightsName));
     for (const auto& [name, entry] : out.files_[0].entries()) out.add_whole(name, 0);
-  } else if (std::filesystem::exists(folder / kIndex)) {
+  } else if (is_named(folder / kWeightMapName)) {
     out.open_index();
-  } else if (std::filesystem::exists(folder / kShardIndexName)) {
+  } else if (is_named(folder / kShardIndexName)) {
     out.open_shards();
   } else {
     fail_without_weights(folder);
@@ -77,7 +75,7 @@ SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
 // What cannot be opened takes its place in files_ as one that is not open.
 size_t SafetensorsFolder::open_file(const std::string& name, Problems& problems) {
   files_.emplace_back();
-  if (!std::filesystem::exists(folder_ / name)) {
+  if (!is_named(folder_ / name)) {
     problems.push_back(name + " is missing");
     return files_.size() - 1;
   }
@@ -99,7 +97,7 @@ void SafetensorsFolder::add_whole(const std::string& name, size_t file) {
 }
 
 void SafetensorsFolder::open_index() {
-  const std::filesystem::path index_path = folder_ / kIndex;
+  const std::filesystem::path index_path = folder_ / kWeightMapName;
   const WeightMap index = parse_weight_map(read_file(index_path), index_path.string());
   std::map<std::string, size_t> opened;  // file name -> index into files_
   Problems problems;
@@ -125,13 +123,17 @@ void SafetensorsFolder::open_index() {
 }
 
 void SafetensorsFolder::warn_of_unlisted(const std::string& index) {
+  size_t unlisted = 0;
   for (const SafetensorsFile& file : files_) {
     for (const auto& [name, entry] : file.entries()) {
-      if (contains(name)) continue;
+      if (contains(name) || ++unlisted > kMostListed) continue;
       warnings_.push_back(fmt::format("{}: tensor \"{}\" of {} is not in its weight_map", index,
-                                      name, file.path().filename().string()));
+                                      name, file.path().lexically_relative(folder_).string()));
     }
   }
+  if (unlisted <= kMostListed) return;
+  warnings_.push_back(
+      fmt::format("{}: {} more are not in its weight_map", index, unlisted - kMostListed));
 }
 
 void SafetensorsFolder::open_shards() {

@@ -1,9 +1,11 @@
 // Contract: core/io/shard_index.h.
 #include "core/io/shard_index.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.h"
+#include "core/io/hub_files.h"
 #include "core/io/json.h"
 
 namespace fsdp {
@@ -76,6 +78,18 @@ void check_file_name(const std::string& where, const std::string& name) {
              "{}: expected a file name, got \"{}\"", where, name);
 }
 
+namespace {
+
+// As check_file_name, but in a folder below, too: other programs write "transformer/model-1".
+void check_file_below(const std::string& where, const std::string& name) {
+  const std::filesystem::path path(name);
+  const bool up = std::find(path.begin(), path.end(), "..") != path.end();
+  FSDP_CHECK(path.has_filename() && path.is_relative() && !up,
+             "{}: expected a file name, got \"{}\"", where, name);
+}
+
+}  // namespace
+
 WeightMap parse_weight_map(std::string_view text, const std::string& name) {
   const Json index = parse_json(text, name);
   FSDP_CHECK(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
@@ -84,7 +98,7 @@ WeightMap parse_weight_map(std::string_view text, const std::string& name) {
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     const std::string where = fmt::format("{}: weight_map: {}", name, tensor);
     FSDP_CHECK(file.is_string(), "{}: expected a file name, got {}", where, file.type_name());
-    check_file_name(where, out.files.emplace(tensor, file.get<std::string>()).first->second);
+    check_file_below(where, out.files.emplace(tensor, file.get<std::string>()).first->second);
   }
   if (index.contains("metadata") && index["metadata"].is_object()) {
     const Json total = index["metadata"].value("total_size", Json());
@@ -129,6 +143,11 @@ std::string shard_index_json(const ShardIndex& index) {
   const Json all = {
       {"format", kFormat}, {"version", kVersion}, {"files", index.files}, {"tensors", tensors}};
   return all.dump() + "\n";
+}
+
+bool has_weights(const std::filesystem::path& folder) {
+  return is_named(folder / kWeightsName) || is_named(folder / kWeightMapName) ||
+         is_named(folder / kShardIndexName);
 }
 
 void write_shard_index(const std::filesystem::path& file, const ShardIndex& index) {

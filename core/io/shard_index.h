@@ -22,7 +22,12 @@
 
 namespace fsdp {
 
+inline constexpr const char* kWeightsName = "model.safetensors";
+inline constexpr const char* kWeightMapName = "model.safetensors.index.json";
 inline constexpr const char* kShardIndexName = "model.shards.json";
+
+// Whether SafetensorsFolder finds weights of one of its forms.
+bool has_weights(const std::filesystem::path& folder);
 
 struct ShardIndex {
   struct Entry {
@@ -42,7 +47,7 @@ ShardIndex read_shard_index(const std::filesystem::path& file);
 void write_shard_index(const std::filesystem::path& file, const ShardIndex& index);
 
 struct WeightMap {
-  std::map<std::string, std::string> files;  // by tensor; names, in the folder of the index
+  std::map<std::string, std::string> files;  // by tensor; in the folder of the index or below it
   std::optional<double> total_bytes;         // "metadata": "total_size", when it is a number
 };
 WeightMap parse_weight_map(std::string_view json, const std::string& name);

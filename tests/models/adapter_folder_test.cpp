@@ -133,8 +133,10 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
 TEST_CASE("adapter folder: a base that is not there") {
   const TempFolder folder;
   folder.write(kAdapterConfigFile, adapter_config_json(test::tiny_gpt2(), {.base = "org/model"}));
-  CHECK(contains(test::error_of([&] { adapter_base(folder.path()); }),
-                 "base_model_name_or_path: \"org/model\": no such folder with a config.json"));
+  CHECK(contains(
+      test::error_of([&] { adapter_base(folder.path()); }),
+      "base_model_name_or_path: \"org/model\": no such folder with a config.json: --base FOLDER "
+      "says where"));
 }
 
 // ---------------------------------------------------------------------------- Tensors
@@ -278,6 +280,10 @@ TEST_CASE("adapter folder: everything that is wrong with the tensors is in one e
                  "expected (5, 15), got (2, 15)"));
   std::filesystem::remove(f.folder / kAdapterWeightsFile);
   CHECK(contains(error(), "no adapter_model.safetensors"));
+  f.folder.write("adapter_model.bin", "pickle");
+  CHECK(contains(error(),
+                 "adapter_model.bin: a pickle, which is not read; in Python, "
+                 "safetensors.torch.save_file(torch.load("));
 }
 
 TEST_CASE("adapter folder: the adapter of another model") {

@@ -351,5 +351,58 @@ TEST_CASE("weights: another seed or another name gives other values") {
   CHECK(f.filled(from_scratch(1), second, 0, 100) != values);
 }
 
+TEST_CASE("weights: names that wrappers of modules changed are one line, and can be read without") {
+  Fixture f(test::tiny_llama());
+  const auto renamed = [&](const auto& rename) {
+    Tensors out;
+    for (const auto& [name, shape] : f.tensors()) out[rename(name)] = shape;
+    return out;
+  };
+  const size_t count = f.tensors().size();
+  const std::string path = f.folder.path().string();
+  CHECK(f.error(renamed([](const std::string& name) { return "module._orig_mod." + name; })) ==
+        fmt::format("{}: {} of {} names of tensors have module. and _orig_mod. in them, of "
+                    "DistributedDataParallel and torch.compile: fsdp convert --strip-prefix "
+                    "module. --strip-prefix _orig_mod. {} NEW writes a folder without",
+                    path, count, count, path));
+  const auto opened = [&](const std::vector<std::string>& stripped) {
+    const auto folder = SafetensorsFolder::open(path);
+    return names_in_folder(folder, f.model.config(), f.model.parameters(), {}, stripped);
+  };
+  CHECK(opened({"module.", "_orig_mod."}).at("final_norm.weight") ==
+        "module._orig_mod.model.norm.weight");
+  const Tensors inside = renamed([](std::string name) {
+    const size_t at = name.find("self_attn");
+    return at == name.npos ? name : name.insert(at, "_fsdp_wrapped_module.");
+  });
+  CHECK(contains(f.error(inside), "have _fsdp_wrapped_module. in them, of FSDP: fsdp convert"));
+  CHECK(opened({"_fsdp_wrapped_module."}).size() == count);
+  CHECK(contains(f.error(renamed([](const std::string& name) { return "net." + name; })),
+                 "have net. in them, of another module around the model: fsdp convert"));
+  const std::string adapter =
+      f.error(renamed([](const std::string& name) { return "base_model.model." + name; }));
+  CHECK(contains(adapter, "are those of an adapter of PEFT, not of a model"));
+  CHECK(!contains(adapter, "\n"));
+  Tensors incomplete = f.tensors();
+  incomplete.erase("lm_head.weight");
+  incomplete.erase("model.norm.weight");  // all others begin with model.
+  CHECK(contains(f.error(incomplete), "\n  missing: model.norm.weight (13)"));
+  Tensors twice = renamed([](const std::string& name) { return "module." + name; });
+  twice["model.norm.weight"] = Shape{13};
+  f.error(twice);
+  CHECK(test::error_of([&] { opened({"module."}); }) ==
+        path + ": model.norm.weight and module.model.norm.weight become one name without module.");
+}
+
+TEST_CASE("weights: of many tensors that do not fit ten are named") {
+  Fixture f(test::tiny_llama());
+  Tensors other;
+  for (int i = 0; i < 13; ++i) other[fmt::format("other.{}", i)] = Shape{1};
+  const std::string error = f.error(other);
+  CHECK(contains(error, fmt::format("\n  missing: {} more\n", f.tensors().size() - 10)));
+  CHECK(contains(error, "\n  unexpected: 3 more"));
+  CHECK(std::count(error.begin(), error.end(), '\n') == 22);
+}
+
 }  // namespace
 }  // namespace fsdp::models

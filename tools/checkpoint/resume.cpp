@@ -7,6 +7,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/shard_index.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
@@ -268,9 +269,9 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePla
 
 // What only a folder can tell: that it is a run's, and not the model in it.
 void check_model_path(const std::string& path) {
-  if (path.empty() || is_there(fs::path(path) / "config.json")) return;
-  refuse_foreign(path);
-  if (!is_run(path)) return;
+  if (path.empty()) return;
+  if (!has_weights(path)) refuse_foreign(path);
+  if (is_there(fs::path(path) / "config.json") || !is_run(path)) return;
   fail("model.path: {} is a run directory; the model in it is {}", path,
        (fs::path(path) / "model").string());
 }
@@ -306,18 +307,15 @@ void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
 }
 
 void refuse_foreign(const fs::path& folder) {
-  const char* const how =
-      "this program reads its own checkpoints only; export the weights as safetensors";
-  FSDP_CHECK(!is_there(folder / ".metadata"),
-             "{}: a checkpoint of PyTorch's DCP: {} (torch.distributed.checkpoint.format_utils."
-             "dcp_to_torch_save, then save_pretrained) and give the folder as model.path",
-             folder.string(), how);
   std::error_code unreadable;
   for (const auto& item : fs::directory_iterator(folder, unreadable)) {
     for (const auto* foreign : config::guests_of<config::ForeignCheckpoint>()) {
-      FSDP_CHECK(!foreign->is_part(item),
-                 "{}: a checkpoint of {}: {} ({}) and give the folder as model.path",
-                 folder.string(), foreign->program, how, foreign->way_out);
+      const std::string way_out = foreign->way_out(item);
+      FSDP_CHECK(way_out.empty(),
+                 "{}: a checkpoint of {}: this program reads its own checkpoints only; export the "
+                 "weights as safetensors ({}) and give that folder, with config.json and the "
+                 "tokenizer's files, as model.path",
+                 folder.string(), foreign->program, way_out);
     }
   }
 }

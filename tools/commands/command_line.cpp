@@ -198,13 +198,18 @@ void print_at_once(const std::string& line) {
 
 void add_model_options(const Command& command, ModelOptions& options) {
   command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
-      .required();
-  command.add_option(
-      "--base", options.base,
-      "for an adapter: the folder of its base model (default: the one the adapter names)");
-  command.add_option("--tokenizer", options.tokenizer,
-                     "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
-                     "or bytes)");
+      .required()
+      .path();
+  command
+      .add_option(
+          "--base", options.base,
+          "for an adapter: the folder of its base model (default: the one the adapter names)")
+      .path();
+  command
+      .add_option("--tokenizer", options.tokenizer,
+                  "bytes, a tokenizer.json or a folder with one (default: the model folder's, or "
+                  "bytes)")
+      .path();
   command.add_option("--dtype", options.dtype, "dtype to compute in (default: f32)")
       .one_of({"f64", "f32", "bf16", "f16"});
   command

@@ -15,6 +15,7 @@ void add_compare_command(const Command& app, ChosenCommand& chosen) {
       .add_option("runs", *runs,
                   "two run directories or more; the first is what the others are compared with")
       .required()
+      .path()
       .expected(2, 1000);
   command.when_chosen([&chosen, runs] {
     chosen = [runs] {

@@ -57,7 +57,7 @@ std::string wrong_file_size(const std::string& text) {
 
 // What is written, and by whom.
 void add_output_options(const Command& command, ConvertOptions& options) {
-  command.add_option("to", options.to, "the new folder").required().check(not_empty);
+  command.add_option("to", options.to, "the new folder").required().path().check(not_empty);
   command
       .add_option("--dtype", options.dtype,
                   "dtype of the new tensors (default: each keeps its own)")
@@ -92,7 +92,14 @@ void add_convert_command(const Command& app, ChosenCommand& chosen) {
   command
       .add_option("from", options->from,
                   "a Hugging Face folder, a sharded model, or a checkpoint of a run")
-      .required();
+      .required()
+      .path();
+  command
+      .add_option("--strip-prefix", options->conversion.stripped,
+                  "a part of the tensors' names that the new names do not have, at the beginning "
+                  "or behind a dot: module., _orig_mod.; repeatable")
+      .one_value_each()
+      .check(not_empty);
   add_output_options(command, *options);
   command.when_chosen([&chosen, options] {
     finish(*options);
@@ -108,9 +115,12 @@ void add_merge_command(const Command& app, ChosenCommand& chosen) {
   const Command command =
       app.add_command("merge", "adds a LoRA adapter to its model, and writes it as convert does");
   command.add_option("adapter", options->from, "adapter_config.json, adapter_model.safetensors")
-      .required();
-  command.add_option("--base", options->base,
-                     "the folder of the base model (default: the one the adapter names)");
+      .required()
+      .path();
+  command
+      .add_option("--base", options->base,
+                  "the folder of the base model (default: the one the adapter names)")
+      .path();
   add_output_options(command, *options);
   command.when_chosen([&chosen, options] {
     finish(*options);

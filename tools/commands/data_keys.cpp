@@ -11,8 +11,10 @@ namespace fsdp::tools {
 DataKeyOptions add_data_key_options(const Command& command, const std::string& files,
                                     DataKeys& keys) {
   const Option config =
-      command.add_option("--config", keys.config,
-                         "YAML file of fsdp train: its data section, with the files of " + files);
+      command
+          .add_option("--config", keys.config,
+                      "YAML file of fsdp train: its data section, with the files of " + files)
+          .path();
   const Option set = command.add_option("--set", keys.overrides,
                                         "keys of data, as of fsdp train: data.objective=sft");
   return {config, set};

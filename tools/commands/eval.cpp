@@ -261,6 +261,7 @@ void add_kind_options(const Command& command, EvalOptions& options) {
       .excludes(keys.config)
       .excludes(keys.set);
   command.add_option("--cache-dir", options.text.cache, "for the tokens (default: .cache/tokens)")
+      .path()
       .excludes(task);
   command
       .add_option("--stride", options.text.stride,
@@ -280,6 +281,7 @@ void add_kind_options(const Command& command, EvalOptions& options) {
   command
       .add_option("--predictions", options.squad.predictions,
                   "a file for the answers, as the official evaluation of SQuAD takes it")
+      .path()
       .check(not_empty)
       .needs(task);
 }
@@ -291,9 +293,11 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
   const Command command =
       app.add_command("eval", "loss, perplexity and bits per byte of a model on a text; or a task");
   add_model_options(command, options->model);
-  command.add_option("--data", options->text.files,
-                     "text, or rows of JSON (.jsonl), or the task's files; several are one; with "
-                     "--config or --set it is data.validation");
+  command
+      .add_option("--data", options->text.files,
+                  "text, or rows of JSON (.jsonl), or the task's files; several are one; with "
+                  "--config or --set it is data.validation")
+      .path();
   add_kind_options(command, *options);
   command
       .add_option(

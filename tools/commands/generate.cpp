@@ -169,6 +169,7 @@ void add_what_to_continue(const Command& command, GenerateOptions& options) {
       command
           .add_option("--prompts", options.prompts_file,
                       "a file of prompts: one a line or, in a .jsonl file, rows with text or ids")
+          .path()
           .excludes(text)
           .excludes(ids);
   command.add_option("--batch", options.batch, "prompts at a time, over all ranks (default: 16)")

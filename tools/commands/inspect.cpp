@@ -22,10 +22,13 @@ void add_inspect_command(const Command& app, ChosenCommand& chosen) {
           "model", options->inspection.source,
           "a folder, also of a LoRA adapter, a run or a checkpoint, a config.json, or a preset "
           "such as pythia-1b")
-      .required();
-  command.add_option(
-      "--base", options->inspection.base,
-      "for an adapter: the folder of its base model (default: the one the adapter names)");
+      .required()
+      .path();
+  command
+      .add_option(
+          "--base", options->inspection.base,
+          "for an adapter: the folder of its base model (default: the one the adapter names)")
+      .path();
   command.add_option("--world", options->inspection.world, "ranks of the unit plan (default: 8)")
       .from_to(1, 1 << 20);
   command

@@ -113,6 +113,7 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
       command
           .add_option("--rates", options->rates,
                       "file of rates, for the milliseconds [nominal A100s in nodes of eight]")
+          .path()
           .check(not_empty);
   const Option formula =
       command.add_option("--formula", options->formula, "a published formula instead");

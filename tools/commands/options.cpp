@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/config/home_folder.h"
+
 namespace fsdp::tools {
 
 Option Option::required() const { return option_->required(), *this; }
@@ -65,6 +67,13 @@ Option Option::size() const {
     return fmt::format("expected a size such as 64KiB or 16MB, got {:.40}", given);
   };
   return option_->transform(CLI::Validator(convert, as_size.get_description())), *this;
+}
+Option Option::path() const {
+  const auto convert = [](std::string& text) {
+    text = config::with_home(text);
+    return std::string();
+  };
+  return option_->transform(CLI::Validator(convert, "")), *this;
 }
 Option Option::check(const std::function<std::string(const std::string&)>& reason) const {
   return option_->check(reason), *this;

@@ -31,6 +31,7 @@ class Option {
   Option from_to(int least, int most) const { return from_to(int64_t{least}, int64_t{most}); }
   Option from_to(double least, double most) const;
   Option size() const;  // of memory: 64KiB, 16MB
+  Option path() const;  // ~ at its beginning is the home folder
   // "", or why the text is refused.
   Option check(const std::function<std::string(const std::string&)>& reason) const;
   Option needs(const Option& other) const;

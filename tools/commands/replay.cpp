@@ -15,7 +15,7 @@ void add_replay_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<Options>();
   const Command command = app.add_command(
       "replay", "computes steps of a run again and compares them with what it has written");
-  command.add_option("run", options->run, "the run directory, with checkpoints").required();
+  command.add_option("run", options->run, "the run directory, with checkpoints").required().path();
   command
       .add_option("--step", options->step,
                   "from the checkpoint before this step to the one after it")

@@ -200,10 +200,12 @@ void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
   const Command command = app.add_command("tokenize", "text to token ids and back");
   const Option text =
       command.add_option("text", options->texts, "texts; none and no --file: standard input");
-  command.add_option("--tokenizer", options->tokenizer,
-                     "bytes, a tokenizer.json or a folder with one");
+  command
+      .add_option("--tokenizer", options->tokenizer, "bytes, a tokenizer.json or a folder with one")
+      .path();
   const Option file =
       command.add_option("--file", options->files, "a file, encoded as one text; repeatable")
+          .path()
           .one_value_each();
   const Option decode = command.add_flag("--decode", options->decode, "ids to text");
   const Option pieces =
@@ -223,11 +225,13 @@ void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
   command
       .add_option("--compare", options->compare,
                   "a file of other programs' speeds: print the ratios to those of the same text")
+      .path()
       .needs(speed);
   const Option verified =
       command
           .add_option("--verify", options->vectors,
                       "compare with a file of another implementation's results; repeatable")
+          .path()
           .one_value_each();
   for (const Option& other : {text, file, decode, pieces, no_special, speed}) {
     verified.excludes(other);

@@ -43,8 +43,8 @@ int draw(const TraceOptions& options) {
 void add_trace_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TraceOptions>();
   const Command command = app.add_command("trace", "draws one step of a run made with --trace");
-  command.add_option("run", options->run, "the run directory").required();
-  command.add_option("--svg", options->svg, "the file to write").required();
+  command.add_option("run", options->run, "the run directory").required().path();
+  command.add_option("--svg", options->svg, "the file to write").required().path();
   command.add_option("--step", options->picture.step, "counted from 1 (default: the last)")
       .from_to(int64_t{1}, int64_t{1} << 40);
   command.add_option("--rank", options->rank, "whose timeline (default: 0)").from_to(0, 1 << 20);

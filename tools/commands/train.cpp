@@ -68,6 +68,7 @@ void add_train_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--resume", options->run.resume,
                   "goes on from a run directory or one checkpoint, with its configuration; "
                   "auto: from runtime.run_dir, or starts there")
+      .path()
       .check(not_empty);
   command.add_flag("--resume-with-changes", options->run.resume_with_changes,
                    "also where the configuration makes it another computation");

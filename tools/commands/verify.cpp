@@ -123,7 +123,8 @@ void add_verify_command(const Command& app, ChosenCommand& chosen) {
   const Command command =
       app.add_command("verify", "compares this program with a folder of reference results");
   command.add_option("folder", options->folder, "config.json, model.safetensors, reference.*")
-      .required();
+      .required()
+      .path();
   command
       .add_option("--dtype", options->dtype, "of the computation (default: the folder's, or f32)")
       .one_of({"f64", "f32", "bf16", "f16"});

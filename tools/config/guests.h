@@ -35,8 +35,9 @@ struct GuestLabels {
 // A folder that looks like a checkpoint, and is another program's.
 struct ForeignCheckpoint {
   std::string_view program;
-  bool (*is_part)(const std::filesystem::directory_entry& entry);  // of such a folder
-  std::string_view way_out;                                        // how it exports weights
+  // Of what is in a folder: "" where it is no part of such a checkpoint, else the command that
+  // exports its weights.
+  std::string (*way_out)(const std::filesystem::directory_entry& entry);
 };
 
 template <typename Guest>

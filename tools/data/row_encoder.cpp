@@ -32,6 +32,26 @@ RowEncoder::RowEncoder(const Tokenizer& tokenizer, RowForm form, bool separator)
   if (after_.empty() || after_.back() != end) separator_ = {end};
 }
 
+std::string RowEncoder::note_on_doubled(std::span<const int32_t> ids) const {
+  const bool separates = after_.empty() && !separator_.empty();
+  const int32_t begin = before_.empty() ? -1 : before_.back();
+  const int32_t end = separates ? separator_[0] : after_.empty() ? -1 : after_[0];
+  if (begin == end) return "";  // between two texts there are two
+  for (const int32_t id : {begin, end}) {
+    size_t places = 0, doubled = 0;
+    for (size_t i = 0; id >= 0 && i < ids.size(); ++i) {
+      if (ids[i] != id || (i > 0 && ids[i - 1] == id)) continue;
+      ++places;
+      doubled += i + 1 < ids.size() && ids[i + 1] == id ? 1 : 0;
+    }
+    if (doubled == 0 || 2 * doubled < places) continue;
+    return fmt::format("the text writes \"{}\" itself, and {} adds one: there are two in a row",
+                       tokenizer_.decode({&id, 1}, SpecialTokens::kInclude),
+                       id == end && separates ? "data.document_separator" : "the tokenizer");
+  }
+  return "";
+}
+
 ExampleSpan RowEncoder::encode(const Document& row, const UseIds& use) const {
   if (form_ == RowForm::kAnswered) return encode_answered(row, use);
   return form_ == RowForm::kPair ? encode_pair(row, use) : encode_whole(row, use);

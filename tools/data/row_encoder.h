@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tools/data/document.h"
@@ -30,6 +31,10 @@ class RowEncoder {
   using UseIds = Tokenizer::UseIds;
   // Hands on the ids of a row; its span, with `end` the number of its ids.
   ExampleSpan encode(const Document& row, const UseIds& use) const;
+
+  // Of a text whose tokens begin these ids, for people: that it writes "<s>" or "</s>" itself where
+  // the tokenizer, or the separator, puts one too; "": it does not, at least at half of the places.
+  std::string note_on_doubled(std::span<const int32_t> ids) const;
 
  private:
   ExampleSpan encode_whole(const Document& row, const UseIds& use) const;

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/text/numbers.h"
 #include "models/config.h"
+#include "tools/data/beyond_vocabulary.h"
 #include "tools/data/text_source.h"
 #include "tools/data/token_cache.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -98,7 +99,14 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
   }
   agree(world, [&] {
     text.tokens = out.cache->tokens();
-    if (world.rank() == 0) figures.bytes = bytes_of_documents(source);
+    if (world.rank() == 0) {
+      data::check_tokens_below(model.config.vocabulary, *out.cache, source, *model.tokenizer);
+      const data::RowEncoder encoder(*model.tokenizer, source.form, source.document_separator);
+      const std::string note =
+          encoder.note_on_doubled(text.tokens.first(std::min(text.tokens.size(), size_t{1} << 16)));
+      if (!note.empty()) listener.note(fmt::format("{}: {}", options.files.front(), note));
+      figures.bytes = bytes_of_documents(source);
+    }
     out.batches = batches_of(text, world.rank(), world.size());
   });
   figures.tokens = static_cast<int64_t>(text.tokens.size());
@@ -109,7 +117,7 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
 }
 
 // The validation data of a run.
-EvaluatedData open_validation(const config::TrainConfig& config, const OpenedModel& model,
+EvaluatedData open_validation(config::TrainConfig config, const OpenedModel& model,
                               comm::Communicator& world, const EvaluationListener& listener,
                               TextFigures& figures) {
   agree(world, [&] {
@@ -118,9 +126,11 @@ EvaluatedData open_validation(const config::TrainConfig& config, const OpenedMod
                model.config.max_positions, config.data.sequence_length);
   });
   EvaluatedData out;
+  config.model = {.path = model.source.folder.string()};  // which token may be padding
   out.of_run = std::make_unique<TrainData>(world, config, nullptr, DataUse::kValidation);
   out.of_run->check_trained(world, models::input_rules(model.config));
   agree(world, [&] {
+    if (!config.data.is_tokens()) out.of_run->check_tokens(model.config.vocabulary);
     FSDP_CHECK(out.of_run->validation_sequences() > 0, "data.validation: expected files, got none");
     if (world.rank() == 0) {
       for (const std::string& remark : out.of_run->remarks()) {

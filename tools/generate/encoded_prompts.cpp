@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tools/data/row_encoder.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -46,17 +47,24 @@ EncodedPrompts open_tokenizer(const std::string& given, const ModelSource& sourc
 
 void add_prompts(const std::vector<data::Prompt>& given, const models::ModelConfig& model,
                  EncodedPrompts& out) {
+  constexpr auto all = data::SpecialTokens::kInclude;
   for (const data::Prompt& prompt : given) {
     const std::vector<int32_t> ids =
         prompt.ids ? *prompt.ids : encode_prompt(*out.tokenizer, prompt);
     for (const int32_t id : ids) {
       FSDP_CHECK(id >= 0 && id < model.vocabulary,
-                 "{}: token {} is not in the model's vocabulary of {}", prompt.where, id,
+                 "{}: token {}{} is not in the model's vocabulary of {}", prompt.where, id,
+                 prompt.ids ? "" : fmt::format(" (\"{}\")", out.tokenizer->decode({&id, 1}, all)),
                  model.vocabulary);
     }
     FSDP_CHECK(static_cast<int64_t>(ids.size()) <= most_tokens(model),
                "{}: the prompt has {} tokens, the model has {} positions", prompt.where, ids.size(),
                model.max_positions);
+    if (!prompt.ids && out.doubled.empty()) {
+      const data::RowEncoder encoder(*out.tokenizer, data::RowForm::kStream, /*separator=*/false);
+      const std::string note = encoder.note_on_doubled(ids);
+      if (!note.empty()) out.doubled = fmt::format("{}: {}", prompt.where, note);
+    }
     out.ids.push_back(ids);
     out.texts.push_back(prompt.ids && out.tokenizer ? text_of(ids, prompt.where, model, out)
                                                     : prompt.text);

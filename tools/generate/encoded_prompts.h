@@ -19,6 +19,7 @@ struct EncodedPrompts {
   std::string tokenizer_name;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the user gave ids and gets ids
   std::string note;                            // on the tokenizer, where it may surprise
+  std::string doubled;  // on the first prompt that writes a token which the tokenizer adds, too
 };
 
 // `tokenizer`: "" for the model folder's. No tokenizer is opened where all prompts are ids and none

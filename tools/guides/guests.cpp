@@ -1,6 +1,8 @@
 // The list of all guests, and the guests that are a few lines. Contract: tools/config/guests.h.
 #include "tools/config/guests.h"
 
+#include <fmt/format.h>
+
 #include "tools/guides/fairseq_data.h"
 #include "tools/guides/log_lines.h"
 #include "tools/guides/result_files.h"
@@ -23,25 +25,57 @@ constexpr GuestLossScale kFairseqScale = {.name = "fairseq",
                                           .interval = "2^14 / ranks / micro_steps",
                                           .options = optim::LossScalerOptions::fairseq};
 
-bool is_of_deepspeed(const std::filesystem::directory_entry& entry) {
+using Entry = std::filesystem::directory_entry;
+
+// A folder with the ranks' parts of all parameters. accelerate puts it into a folder of its own.
+std::string way_out_of_dcp(const Entry& entry) {
+  const std::string name = entry.path().filename().string();
+  const bool parts = name == ".metadata" || name.ends_with(".distcp");
+  if (!parts && !name.starts_with("pytorch_model_fsdp_")) return "";
+  const std::filesystem::path folder = parts ? entry.path().parent_path() : entry.path();
+  return fmt::format("accelerate merge-weights {} NEW writes NEW/model.safetensors",
+                     folder.string());
+}
+constexpr ForeignCheckpoint kDcp = {.program = "PyTorch's DCP", .way_out = way_out_of_dcp};
+
+// zero_to_fp32.py lies beside the folder global_stepN, whose files are the ranks'.
+std::string way_out_of_deepspeed(const Entry& entry) {
   const std::string name = entry.path().filename().string();
   std::error_code unreadable;
-  return name == "zero_to_fp32.py" || name.starts_with("zero_pp_rank_") ||
-         name.starts_with("bf16_zero_pp_rank_") ||
-         (name.starts_with("global_step") && entry.is_directory(unreadable));
+  const bool part = name.starts_with("zero_pp_rank_") || name.starts_with("bf16_zero_pp_rank_");
+  const bool beside = name == "zero_to_fp32.py" ||
+                      (name.starts_with("global_step") && entry.is_directory(unreadable));
+  if (!part && !beside) return "";
+  std::filesystem::path folder = entry.path().parent_path();
+  if (part && folder.filename().string().starts_with("global_step")) folder = folder.parent_path();
+  return fmt::format("python {} {} NEW --safe_serialization writes NEW/model.safetensors",
+                     (folder / "zero_to_fp32.py").string(), folder.string());
 }
-constexpr ForeignCheckpoint kDeepSpeed = {.program = "DeepSpeed",
-                                          .is_part = is_of_deepspeed,
-                                          .way_out = "zero_to_fp32.py, with --safe_serialization"};
+constexpr ForeignCheckpoint kDeepSpeed = {.program = "DeepSpeed", .way_out = way_out_of_deepspeed};
+
+std::string way_out_of_meta(const Entry& entry) {
+  const std::string name = entry.path().filename().string();
+  if (!name.starts_with("consolidated.") || !name.ends_with(".pth")) return "";
+  return fmt::format(
+      "python convert_llama_weights_to_hf.py --input_dir {} --output_dir NEW --llama_version V "
+      "--num_shards N, where V is 1, 2, 3 or 3.1, and N how many consolidated.*.pth there are; the "
+      "script is in src/transformers/models/llama of transformers' repository, not in its package",
+      entry.path().parent_path().string());
+}
+constexpr ForeignCheckpoint kMeta = {.program = "Meta's release of Llama",
+                                     .way_out = way_out_of_meta};
 
 }  // namespace
 
 const Guests& guests() {
   using namespace tools;
-  static const Guests all = {
-      {&data::kFairseqData}, {&kChess}, {&kFairseqLines, &kTrainerLines, &kChessLines},
-      {&kTrainerFiles},      {&kKaust}, {&kFairseqScale},
-      {&kDeepSpeed}};
+  static const Guests all = {{&data::kFairseqData},
+                             {&kChess},
+                             {&kFairseqLines, &kTrainerLines, &kChessLines},
+                             {&kTrainerFiles},
+                             {&kKaust},
+                             {&kFairseqScale},
+                             {&kDcp, &kDeepSpeed, &kMeta}};
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/data/tokenizer/vocabulary_files.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/predict/meta_run.h"
@@ -80,7 +81,7 @@ TokenizerSummary look_at_tokenizer(const fs::path& file) {
     const auto tokenizer = data::make_tokenizer(file.string());
     out.vocabulary = tokenizer->vocab_size();
     out.end_of_text = tokenizer->end_of_text();
-    const Json json = read_json_file(file);  // its structure is known to be right now
+    const Json json = parse_json(data::tokenizer_text(file), file.string());  // which is right
     for (const char* part : {"normalizer", "pre_tokenizer", "model", "post_processor", "decoder"}) {
       const Json value = json.value(part, Json());
       if (value.is_object()) out.components[part] = value.value("type", "BPE");

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "core/io/hub_files.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
+#include "core/io/shard_index.h"
 #include "core/shape.h"
 #include "core/text/byte_size.h"
 #include "models/adapter_folder.h"
@@ -52,8 +54,13 @@ bool all_trained(Session& session) {
 
 bool is_checkpoint(const fs::path& folder) { return is_there(folder / kManifestName); }
 
-fs::path model_in(const fs::path& folder) {
-  if (is_model(folder) || !fs::is_directory(folder)) return folder;
+fs::path model_in(const fs::path& given) {
+  const fs::path folder = snapshot_in(given);
+  if (models::is_adapter_folder(folder) || !fs::is_directory(folder)) return folder;
+  if (is_model(folder)) {
+    if (!has_weights(folder)) refuse_foreign(folder);
+    return folder;
+  }
   for (const char* name : {"model", "adapter"}) {
     if (is_there(folder / "run_args.json") && is_model(folder / name)) return folder / name;
   }

@@ -16,7 +16,8 @@ namespace fsdp::tools {
 
 bool is_checkpoint(const std::filesystem::path& folder);
 
-// The model of a run directory, "model" or "adapter" in it; any other folder is given back. Error
+// The model of a run directory, "model" or "adapter" in it, and of a folder of the hub's cache its
+// snapshot; any other folder is given back. Error
 // for a run directory without one, and for checkpoints of this and other programs, which say how to
 // make a model of them.
 std::filesystem::path model_in(const std::filesystem::path& folder);

@@ -54,7 +54,8 @@ class Source {
         config_(source_.config()),
         folder_(SafetensorsFolder::open(options.from)),
         model_(config_, backend_, DType::kF32, 1),
-        names_(models::names_in_folder(folder_, config_, model_.parameters(), compared)),
+        names_(models::names_in_folder(folder_, config_, model_.parameters(), compared,
+                                       options.stripped)),
         fill_(source_.values(model_, models::from_folder(folder_, names_))) {}
 
   const models::ModelConfig& config() const { return config_; }
@@ -183,7 +184,7 @@ void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptio
   }
   write_config_files(folder, config, options.dtype ? models::torch_name(*options.dtype) : "",
                      options.from);
-  const bool of_adapter = fs::exists(options.adapter / "tokenizer.json");
+  const bool of_adapter = data::default_tokenizer(options.adapter.string()) != "bytes";
   data::copy_tokenizer_folder(of_adapter ? options.adapter : options.from, folder);
 }
 

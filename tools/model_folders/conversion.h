@@ -21,6 +21,7 @@ struct ConversionOptions {
   std::filesystem::path to;                    // must not be there
   std::optional<DType> dtype = {};             // absent: every tensor keeps its own
   int64_t max_file_bytes = kDefaultFileBytes;  // of a Hugging Face folder
+  std::vector<std::string> stripped = {};      // parts that the new names do not have: "module."
   int shards = 0;  // ranks that the sharded checkpoint is for; 0: write a Hugging Face folder
 };
 

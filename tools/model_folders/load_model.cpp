@@ -7,10 +7,12 @@
 #include <fmt/ranges.h>
 
 #include "core/io/config_keys.h"
+#include "core/io/hub_files.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
 #include "models/ignored_keys.h"
+#include "models/names.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/model_folders/checkpoint_model.h"
@@ -42,22 +44,35 @@ struct EndTokens {
 };
 
 EndTokens said_end_tokens(const fs::path& folder) {
+  const auto said_by = [](const Json& json, const fs::path& file) -> EndTokens {
+    return {ConfigKeys(json, file.string()).tokens("eos_token_id"), file};
+  };
   EndTokens out;
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const fs::path path = folder / name;
-    if (!out.ids.empty() || !fs::exists(path)) continue;
-    const Json json = read_json_file(path);
-    out = {ConfigKeys(json, path.string()).tokens("eos_token_id"), path};
-  }
-  return out;
+  const GenerationConfig own = read_generation_config(folder);
+  if (own.is_there()) out = said_by(own.keys, own.file);
+  const fs::path config = folder / "config.json";
+  return out.ids.empty() && fs::exists(config) ? said_by(read_json_file(config), config) : out;
 }
 
 }  // namespace
 
+GenerationConfig read_generation_config(const fs::path& folder) {
+  GenerationConfig out = {.file = folder / "generation_config.json"};
+  if (!is_named(out.file)) return out;
+  try {
+    Json keys = read_json_file(out.file);
+    FSDP_CHECK(keys.is_object(), "{}: expected a JSON object", out.file.string());
+    out.keys = std::move(keys);
+  } catch (const Error& error) {
+    out.problem = error.what();
+  }
+  return out;
+}
+
 std::vector<int64_t> ModelSource::end_tokens() const {
   std::vector<int64_t> ids = said_end_tokens(folder).ids;
   // Neither says: transformers then takes what its class has.
-  const bool said = fs::exists(folder / "generation_config.json") ||
+  const bool said = read_generation_config(folder).is_there() ||
                     read_json_file(folder / "config.json").contains("eos_token_id");
   if (const int64_t id = said ? -1 : config().eos_token; id >= 0) ids.push_back(id);
   return ids;
@@ -65,9 +80,9 @@ std::vector<int64_t> ModelSource::end_tokens() const {
 
 std::string ModelSource::unused_choices() const {
   // Without the first, as in older folders, transformers takes the choices of the second.
-  const bool own_file = fs::exists(folder / "generation_config.json");
-  const char* const name = own_file ? "generation_config.json" : "config.json";
-  const Json json = read_json_file(folder / name);
+  const GenerationConfig own = read_generation_config(folder);
+  const char* const name = own.is_there() ? "generation_config.json" : "config.json";
+  const Json json = own.is_there() ? own.keys : read_json_file(folder / name);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) {
     if (models::chooses_tokens(key, value)) keys.push_back(key);
@@ -81,10 +96,10 @@ std::vector<std::string> ModelSource::notes_on_generation() const {
     notes.push_back(unused +
                     ": not used: options of this command say how tokens are chosen, and how many");
   }
-  const fs::path own_file = folder / "generation_config.json";
-  if (fs::exists(own_file)) {
-    for (const std::string& key : models::unknown_generation_keys(own_file.string())) {
-      notes.push_back(fmt::format("{}: {}: unknown key: not used", own_file.string(), key));
+  const GenerationConfig own = read_generation_config(folder);
+  if (own.is_there()) {
+    for (const std::string& key : models::unknown_generation_keys(own.file.string())) {
+      notes.push_back(fmt::format("{}: {}: unknown key: not used", own.file.string(), key));
     }
   }
   const EndTokens end = said_end_tokens(folder);
@@ -129,8 +144,10 @@ ModelSource find_model(const fs::path& given, const fs::path& base) {
     check_folder(folder);
     return {folder, ""};
   }
-  if (!base.empty()) check_folder(base);
-  return {base.empty() ? fs::path(models::adapter_base(folder)) : base, folder};
+  if (base.empty()) return {models::adapter_base(folder), folder};
+  const fs::path model = snapshot_in(base);
+  check_folder(model);
+  return {model, folder};
 }
 
 int64_t most_tokens(const models::ModelConfig& model) {
@@ -159,14 +176,17 @@ PlacedOptions options_for_use(const models::ModelConfig& model, int64_t max_leng
 }
 
 std::optional<DType> dtype_of_weights(const fs::path& folder) {
-  std::optional<DType> found;
+  const models::ModelConfig config = ModelSource{folder, ""}.config();
   const SafetensorsFolder weights = SafetensorsFolder::open(folder);
+  std::map<DType, size_t> bytes;
   for (const auto& [name, tensor] : weights.tensors()) {
     if (!tensor.dtype || !is_floating(*tensor.dtype)) continue;  // a mask
-    if (found && *found != *tensor.dtype) return {};
-    found = tensor.dtype;
+    if (models::is_ignorable(config, name)) continue;
+    bytes[*tensor.dtype] += static_cast<size_t>(tensor.numel) * size_of(*tensor.dtype);
   }
-  return found;
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = std::max_element(bytes.begin(), bytes.end(), fewer);
+  return most == bytes.end() ? std::nullopt : std::optional(most->first);
 }
 
 std::vector<std::string> warnings_about(const fs::path& folder) {
@@ -176,6 +196,8 @@ std::vector<std::string> warnings_about(const fs::path& folder) {
     warnings.push_back(
         fmt::format("{}: {}: unknown key: nothing is computed from it", config, key));
   }
+  const std::string broken = read_generation_config(folder).problem;
+  if (!broken.empty()) warnings.push_back(broken + ": not used; config.json has what it would say");
   return warnings;
 }
 

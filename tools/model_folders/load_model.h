@@ -9,12 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "core/io/json.h"
 #include "models/causal_lm.h"
 #include "models/weights.h"
 #include "tools/launch/launch.h"
 #include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
+
+// generation_config.json of a folder. One that is empty or no JSON is not used, as transformers
+// does not use it: config.json then says what it would say.
+struct GenerationConfig {
+  std::filesystem::path file;
+  Json keys = {};            // null: there is none that can be used
+  std::string problem = "";  // why it cannot
+  bool is_there() const { return !keys.is_null(); }
+};
+GenerationConfig read_generation_config(const std::filesystem::path& folder);
 
 struct ModelSource {
   std::filesystem::path folder;   // config.json, model.safetensors
@@ -59,7 +70,8 @@ PlacedOptions options_for_use(const models::ModelConfig& model, int64_t max_leng
 void load_model(Session& session, const ModelSource& source,
                 const std::function<void(const std::string& text)>& note);
 
-// That all floating-point tensors of the folder have; empty: they differ.
+// Of most bytes of the model's floating-point tensors: a few wider ones, such as norms, do not make
+// the whole model wide. Tensors that are no parameters do not count; empty: there are no others.
 std::optional<DType> dtype_of_weights(const std::filesystem::path& folder);
 // What is odd about the folder's files but does not stop their reading:
 // SafetensorsFolder::warnings, unknown keys of config.json.

@@ -13,6 +13,7 @@
 #include "models/names.h"
 #include "tools/engine/sharded_values.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/load_model.h"
 
 namespace fsdp::tools {
 namespace {
@@ -211,7 +212,7 @@ void write_config_files(const fs::path& folder, const models::ModelConfig& confi
                                ? models::config_json(config, dtype)
                                : models::updated_config_json(config, dtype, source / "config.json");
   write_file_atomically(folder / "config.json", text);
-  if (!source.empty() && fs::exists(source / generation)) {
+  if (!source.empty() && read_generation_config(source).is_there()) {
     write_file_atomically(folder / generation, read_file(source / generation));
     return;
   }

@@ -183,6 +183,12 @@ std::string TrainingRun::sample() {
   const PhaseScope phase(session_->phases(), "sample");
   const data::Tokenizer& tokenizer = data_.tokenizer();
   const std::vector<int32_t> prompt = sample_prompt(c.prompt, tokenizer);
+  const int32_t largest = *std::max_element(prompt.begin(), prompt.end());
+  if (largest >= model_.vocabulary) {
+    return fmt::format(
+        "sample: none: token {} of its prompt is beyond the model's vocabulary of {}", largest,
+        model_.vocabulary);
+  }
   const std::vector<int32_t> tokens =
       generate_tokens(*session_,
                       {.tokens = c.tokens,

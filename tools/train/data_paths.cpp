@@ -2,8 +2,10 @@
 #include "tools/train/data_paths.h"
 
 #include "core/error.h"
+#include "core/io/hub_files.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
+#include "tools/config/home_folder.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
@@ -27,8 +29,8 @@ void find_files(const config::TrainConfig& config, const T& member,
                 const std::filesystem::path& config_file, std::vector<std::string>& names) {
   std::vector<std::string> files;
   const std::filesystem::path file = file_of(config, member, config_file);
-  for (const std::string& name : names) {
-    const std::string here = resolve_path(name, file);
+  for (const std::string& given : names) {
+    const std::string name = config::with_home(given), here = resolve_path(name, file);
     try {
       std::vector<std::string> found = data::files_named(here);
       if (found.empty() && here == name && !name.empty()) {  // a pattern has no place of its own
@@ -66,13 +68,21 @@ void find_texts(config::TrainConfig& config, const std::filesystem::path& config
 
 void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
   find_texts(config, config_file);
+  for (std::string* path :
+       {&config.data.cache_dir, &config.checkpoint.folder, &config.runtime.run_dir,
+        &config.fsdp.offload_folder, &config.data.row_template}) {
+    *path = config::with_home(*path);
+  }
   const auto resolve = [&](std::string& path) {
-    path = resolve_path(path, file_of(config, path, config_file));
+    path = resolve_path(config::with_home(path), file_of(config, path, config_file));
   };
   if (!data::is_template_name(config.data.row_template, config::guests_of<data::NamedTemplate>()))
     resolve(config.data.row_template);
   resolve(config.model.path);
   resolve(config.lora.path);
+  for (std::string* path : {&config.model.path, &config.lora.path}) {
+    *path = snapshot_in(*path).string();
+  }
   if (!config.lora.path.empty() && config.model.path.empty()) {
     config.model.path = models::adapter_base(config.lora.path);
   }

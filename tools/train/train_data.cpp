@@ -10,6 +10,7 @@
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/config/step_shape.h"
+#include "tools/data/beyond_vocabulary.h"
 #include "tools/data/bigram.h"
 #include "tools/data/text_files.h"
 #include "tools/data/text_format.h"
@@ -100,7 +101,10 @@ std::string name_with_files(const std::string& key, const std::vector<std::strin
 
 std::string tokenizer_name(const config::TrainConfig& config) {
   const std::string& given = config.data.tokenizer;
-  return given.empty() ? data::default_tokenizer(config.model.path) : given;
+  if (!given.empty()) return given;
+  const std::string own = data::default_tokenizer(config.model.path);
+  // Of files of ids no text becomes tokens: that this one is not read is no reason to stop.
+  return config.data.is_tokens() && own.ends_with("tokenizer.model") ? "bytes" : own;
 }
 
 int64_t vocabulary_of(const config::TrainConfig& config) {
@@ -115,9 +119,22 @@ int64_t vocabulary_of(const config::TrainConfig& config) {
                    : data::make_tokenizer(tokenizer_name(config))->vocab_size();
 }
 
+namespace {
+
+// Of the model, where the configuration says it; otherwise the tokenizer's tokens all have one.
+int64_t rows_of_table(const config::TrainConfig& config) {
+  const std::filesystem::path file = std::filesystem::path(config.model.path) / "config.json";
+  if (!config.model.path.empty() && std::filesystem::exists(file)) {
+    return models::read_config(file.string()).vocabulary;
+  }
+  return config.model.vocab_size > 0 ? config.model.vocab_size : INT64_MAX;
+}
+
+}  // namespace
+
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config,
                      const std::function<void(const data::Tokenizer&)>& before_text, DataUse use)
-    : config_(config), use_(use) {
+    : config_(config), use_(use), is_first_rank_(world.rank() == 0) {
   agree(world, [&] {
     name_parts();
     check_files_and_formats();
@@ -128,8 +145,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
     }
     tokenizer_name_ = tools::tokenizer_name(config);
     tokenizer_ = data::make_tokenizer(tokenizer_name_);
-    padding_ =
-        tokenizer_->padding() >= 0 ? tokenizer_->padding() : std::max(tokenizer_->end_of_text(), 0);
+    padding_ = data::padding_below(rows_of_table(config), *tokenizer_);
   });
   if (before_text) before_text(*tokenizer_);
   if (!config.data.is_tokens()) open_texts(world);
@@ -169,10 +185,10 @@ void TrainData::open_texts(comm::Communicator& world) {
   const config::DataSection& c = config_.data;
   std::optional<data::RowSubset> subset;
   if (c.subset.n) subset = {.n = *c.subset.n, .seed = static_cast<uint64_t>(c.subset.seed)};
-  for (Part& part : train_) part.cache = open(world, part.files, subset);
+  for (Part& part : train_) open(world, part, subset);
   if (!validation_) return;
   if (use_ != DataUse::kValidation) subset.reset();
-  validation_->cache = open(world, validation_->files, subset);
+  open(world, *validation_, subset);
 }
 
 void TrainData::make_sequences(int ranks) {
@@ -255,12 +271,18 @@ bool fits_bytes(int64_t model_vocabulary) {
 std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
                              const data::Tokenizer& tokenizer, int64_t model_vocabulary) {
   const int64_t tokens = tokenizer.vocab_size();
-  const bool fits =
-      tokenizer_name == "bytes" ? fits_bytes(model_vocabulary) : model_vocabulary >= tokens;
-  FSDP_CHECK(fits,
+  FSDP_CHECK(tokenizer_name != "bytes" || fits_bytes(model_vocabulary),
              "{}: vocabulary mismatch: its tokenizer {} has {} tokens, the model {} "
              "(model.vocab_size)",
              where, tokenizer_name, tokens, model_vocabulary);
+  if (model_vocabulary < tokens) {
+    const auto first = static_cast<int32_t>(model_vocabulary);
+    return fmt::format(
+        "the tokenizer {} has {} tokens, the model {}: a text with a token from {} (\"{}\") on is "
+        "an error",
+        tokenizer_name, tokens, model_vocabulary, first,
+        tokenizer.decode({&first, 1}, data::SpecialTokens::kInclude));
+  }
   if (model_vocabulary <= padded(tokens)) return "";
   return fmt::format(
       "the tokenizer {} has {} tokens, the model's table {} rows: more than padding explains; "
@@ -292,7 +314,21 @@ std::string TrainData::training_name() const {
 
 std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
   if (config_.data.is_tokens()) return "";  // they are the model's; each batch is looked at
-  return tools::check_vocabulary(training_name(), tokenizer_name_, *tokenizer_, model_vocabulary);
+  std::string note =
+      tools::check_vocabulary(training_name(), tokenizer_name_, *tokenizer_, model_vocabulary);
+  check_tokens(model_vocabulary);
+  return note;
+}
+
+void TrainData::check_tokens(int64_t model_vocabulary) const {
+  if (!is_first_rank_) return;  // which speaks for all
+  const auto check = [&](const Part& part) {
+    if (part.cache) {
+      data::check_tokens_below(model_vocabulary, *part.cache, part.source, *tokenizer_);
+    }
+  };
+  for (const Part& part : train_) check(part);
+  if (validation_) check(*validation_);
 }
 
 namespace {
@@ -334,16 +370,15 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
   return opened;
 }
 
-std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
-                                                  const std::vector<std::string>& files,
-                                                  std::optional<data::RowSubset> subset) const {
+void TrainData::open(comm::Communicator& world, Part& part,
+                     std::optional<data::RowSubset> subset) const {
   const config::DataSection& c = config_.data;
-  const data::TokenSource source = {.files = {files.begin(), files.end()},
-                                    .text = text_,
-                                    .document_separator = c.separates_documents(),
-                                    .subset = subset,
-                                    .form = data::form_of(c.objective, c.packing())};
-  return open_token_cache(world, c.cache_dir, source, *tokenizer_);
+  part.source = {.files = {part.files.begin(), part.files.end()},
+                 .text = text_,
+                 .document_separator = c.separates_documents(),
+                 .subset = subset,
+                 .form = data::form_of(c.objective, c.packing())};
+  part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_);
 }
 
 std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCache& cache) const {

@@ -35,9 +35,11 @@ class TrainData {
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
   int64_t vocabulary() const;                                            // see vocabulary_with
-  std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
-  int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
-  int64_t validation_sequences() const;                                  // 0: there is none
+  std::string check_vocabulary(int64_t model_vocabulary) const;          // as below, and tokens
+  // Error on rank 0 for a token that a model of this vocabulary does not have: its place.
+  void check_tokens(int64_t model_vocabulary) const;
+  int64_t sequences() const { return train_loader_->sequences(); }  // of the training data
+  int64_t validation_sequences() const;                             // 0: there is none
   int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
   int64_t samples_after(int64_t steps) const { return train_loader_->samples_after(steps); }
   // Of so many steps, and of an evaluation (none without validation): see Loader.
@@ -69,19 +71,18 @@ class TrainData {
  private:
   bool has_bigrams() const;
   int64_t validation_batches() const;
-  std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
-                                         const std::vector<std::string>& files,
-                                         std::optional<data::RowSubset> subset) const;
   // Files that are read as one: data.train, one of data.sources, or data.validation.
   struct Part {
     std::vector<std::string> files;
     double weight = 1;
+    data::TokenSource source = {};                               // of the cache
     std::unique_ptr<data::TokenCache> cache = nullptr;           // null: no text
     std::optional<data::TokenFile> tokens = {};                  // none: no file of tokens
     std::shared_ptr<const data::Sequences> sequences = nullptr;  // without a share that is held out
 
     std::string hash() const;  // of the tokens, wherever they lie; not of random ones
   };
+  void open(comm::Communicator& world, Part& part, std::optional<data::RowSubset> subset) const;
   void check_files_and_formats() const;
   void name_parts();
   void open_texts(comm::Communicator& world);
@@ -100,9 +101,11 @@ class TrainData {
   void add_remarks_on_files(std::vector<std::string>& out) const;
   std::vector<data::SkippedRow> left_out() const;  // files and rows
   void add_untrained(const std::string& name, int64_t untrained, int64_t of, bool looked_at);
+  void add_remarks_on_doubled(std::vector<std::string>& out) const;
 
   config::TrainConfig config_;
   DataUse use_;
+  bool is_first_rank_;
   std::string tokenizer_name_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::TextOptions text_;
@@ -124,10 +127,10 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
                                                    const data::Tokenizer& tokenizer);
-// Error when the tokens do not belong to a model of this vocabulary: it may not be smaller. It may
-// be larger, as published models are; more than rounding up explains is worth a note, which is
-// returned (empty: none). With the built-in byte tokenizer, which a folder without a tokenizer
-// gets, a larger vocabulary is an error. `where` begins the message.
+// A model's vocabulary may be larger than the tokenizer's, as published models are; more than
+// rounding up explains is worth a note, which is returned (empty: none). It may be smaller, which
+// is a note, too: only a text that has such a token is an error. With the built-in byte tokenizer,
+// which a folder without a tokenizer gets, both are an error. `where` begins the message.
 std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
                              const data::Tokenizer& tokenizer, int64_t model_vocabulary);
 // Whether a model of this vocabulary can be one of bytes: up to the next multiple of 1024.

@@ -210,6 +210,18 @@ void TrainData::add_remarks_on_parts(std::vector<std::string>& out) const {
   }
 }
 
+// The rows of wikitext_rows are often blank: of them nothing is between two tokens that are added.
+void TrainData::add_remarks_on_doubled(std::vector<std::string>& out) const {
+  constexpr size_t kLookedAt = 1 << 16;
+  for (const Part& part : train_) {
+    if (!part.cache || config_.data.packing() == data::Pack::kWikitextRows) continue;
+    const std::span<const int32_t> ids = part.cache->unchecked();
+    const data::RowEncoder encoder(*tokenizer_, part.source.form, part.source.document_separator);
+    const std::string note = encoder.note_on_doubled(ids.first(std::min(ids.size(), kLookedAt)));
+    if (!note.empty()) out.push_back(fmt::format("note: {}: {}", part.files.front(), note));
+  }
+}
+
 std::vector<std::string> TrainData::remarks() const {
   const config::DataSection& c = config_.data;
   std::vector<std::string> out;
@@ -227,6 +239,7 @@ std::vector<std::string> TrainData::remarks() const {
   add_remarks_on_files(out);
   add_remarks_on_labels(out);
   out.insert(out.end(), untrained_.begin(), untrained_.end());
+  add_remarks_on_doubled(out);
   const std::vector<data::SkippedRow> skipped = skipped_rows();
   if (!skipped.empty()) {
     out.push_back(fmt::format("note: data.bad_rows: {} row{} skipped{}; the first is {}:{}: {}",

@@ -60,6 +60,11 @@ TEST_CASE("a folder with several files") {
   CHECK(opening() == index.string() + ": gone.safetensors is missing");
   folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"../x.safetensors"}})");
   CHECK(test::contains(opening(), "expected a file name, got \"../x.safetensors\""));
+  for (const char* outside : {"/x", "a/../../x", "a/", ""}) {
+    folder.write("model.safetensors.index.json",
+                 std::string(R"({"weight_map":{"a":")") + outside + "\"}}");
+    CHECK(test::contains(opening(), "a: expected a file name, got"));
+  }
   folder.write("model.safetensors.index.json", R"({"weight_map":{"a":1}})");
   CHECK(test::contains(opening(), "a: expected a file name, got number"));
   folder.write("model.safetensors.index.json", "{\n\"weight_map\": {\"a\": \"model-0");
@@ -158,6 +163,42 @@ TEST_CASE("the shards of ranks: any range across any number of pieces") {
   index.tensors["c"] = {"F32", {1}, {{2, 0, 1}}};
   CHECK(error() ==
         where + ":\n  lost is missing\n  gone is missing\n  s2: tensor \"c\" is missing");
+}
+
+TEST_CASE("files of an index in folders below, and a link without its file") {
+  test::TempFolder folder;
+  std::filesystem::create_directory(folder / "below");
+  write_tensors(folder / "below/one", {{"a", {1}}});
+  folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"below/one"}})");
+  CHECK(SafetensorsFolder::open(folder.path()).contains("a"));
+  std::filesystem::remove(folder / "below/one");
+  std::filesystem::create_symlink("../blobs/1", folder / "below/one");
+  const auto opening = [&] {
+    return test::error_of([&] { SafetensorsFolder::open(folder.path()); });
+  };
+  CHECK(test::contains(opening(), "below/one: a link to ../blobs/1, which is not there"));
+  std::filesystem::create_symlink("../../blobs/2", folder / "model.safetensors");
+  CHECK(
+      test::contains(opening(), "model.safetensors: a link to ../../blobs/2, which is not there"));
+}
+
+TEST_CASE("of many tensors that an index lacks or misplaces the rest is a number") {
+  test::TempFolder folder;
+  std::map<std::string, Values> tensors;
+  std::string listed;
+  for (char c = 'a'; c < 'a' + 14; ++c) {
+    tensors[std::string(1, c)] = {1};
+    listed += fmt::format("{}\"{}x\":\"one\"", listed.empty() ? "" : ",", c);
+  }
+  write_tensors(folder / "one", tensors);
+  folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"one"}})");
+  const std::vector<std::string> warnings = SafetensorsFolder::open(folder.path()).warnings();
+  CHECK(warnings.size() == 11);
+  CHECK(warnings.back().ends_with("index.json: 3 more are not in its weight_map"));
+  folder.write("model.safetensors.index.json", "{\"weight_map\":{" + listed + "}}");
+  const std::string all = test::error_of([&] { SafetensorsFolder::open(folder.path()); });
+  CHECK(std::count(all.begin(), all.end(), '\n') == 11);
+  CHECK(all.ends_with("\n  4 more"));
 }
 
 }  // namespace

@@ -72,5 +72,27 @@ TEST_CASE("what a tokenizer puts around a text: once around a row, around each o
   CHECK(got.span == ExampleSpan{.end = 7, .kept = 0, .answer = 3});
 }
 
+TEST_CASE("row encoder: a text that writes the tokens which are added to it") {
+  const std::string folder = test::fixture_path("tokenizers/llama2_legacy").string();
+  const auto tokenizer = make_tokenizer(folder);
+  const RowEncoder encoder(*tokenizer, RowForm::kStream, /*separator=*/true);
+  const auto note = [&](const std::vector<std::string>& texts) {
+    std::vector<int32_t> ids;
+    for (const std::string& text : texts) {
+      encoder.encode({.text = text}, [&](std::span<const int32_t> some) {
+        ids.insert(ids.end(), some.begin(), some.end());
+      });
+    }
+    return encoder.note_on_doubled(ids);
+  };
+  CHECK(note({"a", "the", ""}) == "");
+  CHECK(note({"<s>a", "<s>the"}) ==
+        "the text writes \"<s>\" itself, and the tokenizer adds one: there are two in a row");
+  CHECK(note({"a </s>", "b"}) ==
+        "the text writes \"</s>\" itself, and data.document_separator adds one: there are two in a "
+        "row");
+  CHECK(note({"<s>a", "b", "a", "b"}) == "");  // one that quotes it
+}
+
 }  // namespace
 }  // namespace fsdp::data

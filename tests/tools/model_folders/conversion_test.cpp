@@ -348,5 +348,32 @@ TEST_CASE("conversion: mistakes are said on every rank and leave nothing behind"
   CHECK(!fs::exists(scratch / "out"));
 }
 
+TEST_CASE("conversion: names without what wrappers of modules put there; the rest is the same") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "gpt2";
+  const auto source = SafetensorsFile::open(from / "model.safetensors");
+  fs::create_directory(scratch / "wrapped");
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    if (fs::exists(from / name)) fs::copy(from / name, scratch / "wrapped" / name);
+  }
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, entry] : source.entries()) {
+    specs.push_back({"module." + name, *entry.dtype, entry.shape});
+  }
+  {
+    SafetensorsWriter writer(scratch / "wrapped/model.safetensors", specs);
+    for (const auto& [name, entry] : source.entries()) {
+      writer.write("module." + name, entry.data, entry.end - entry.begin);
+    }
+    writer.finish();
+  }
+  convert({.from = from, .to = scratch / "plain"}, 1);
+  convert({.from = scratch / "wrapped", .to = scratch / "out", .stripped = {"module."}}, 2);
+  CHECK(read_file(scratch / "out/model.safetensors") ==
+        read_file(scratch / "plain/model.safetensors"));
+  CHECK(contains(error_on_last_rank({.from = scratch / "wrapped", .to = scratch / "no"}, 1),
+                 "fsdp convert --strip-prefix module. "));
+}
+
 }  // namespace
 }  // namespace fsdp::tools

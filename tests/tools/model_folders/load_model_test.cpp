@@ -83,18 +83,25 @@ TEST_CASE("model source: what is no folder, and a preset, which has no weights")
   CHECK(error(file.c_str()) == file + ": expected a model's folder, got a file");
 }
 
-TEST_CASE("model source: the dtype that all weights have, masks and whole numbers aside") {
+TEST_CASE("model source: the dtype of most bytes, buffers, masks and whole numbers aside") {
   CHECK(dtype_of_weights(kAdapter / "base") == DType::kF32);
-  const auto dtype_with = [](DType a, DType b) {
+  const auto dtype_with = [](const std::vector<SafetensorsSpec>& tensors) {
     const test::TempFolder folder;
-    SafetensorsWriter writer(folder / "model.safetensors",
-                             {{"a", a, {0}}, {"b", b, {0}}, {"mask", DType::kI64, {0}}});
+    folder.write("config.json", R"({"model_type": "llama"})");
+    SafetensorsWriter writer(folder / "model.safetensors", tensors);
+    for (const SafetensorsSpec& tensor : tensors) {
+      const size_t bytes = static_cast<size_t>(tensor.shape[0]) * size_of(tensor.dtype);
+      writer.write(tensor.name, std::vector<std::byte>(bytes).data(), bytes);
+    }
     writer.finish();
     return dtype_of_weights(folder.path());
   };
-  CHECK(dtype_with(DType::kBF16, DType::kBF16) == DType::kBF16);
-  CHECK(dtype_with(DType::kF16, DType::kF32) == std::nullopt);
-  CHECK(dtype_with(DType::kI32, DType::kF64) == DType::kF64);
+  const SafetensorsSpec buffer = {"model.layers.0.self_attn.rotary_emb.inv_freq", DType::kF32, {9}};
+  CHECK(dtype_with({{"a", DType::kBF16, {1}}, {"b", DType::kBF16, {1}}, buffer}) == DType::kBF16);
+  CHECK(dtype_with({{"a", DType::kF16, {5}}, {"b", DType::kF32, {2}}, buffer}) == DType::kF16);
+  CHECK(dtype_with({{"a", DType::kF16, {5}}, {"b", DType::kF32, {3}}}) == DType::kF32);
+  CHECK(dtype_with({{"a", DType::kI32, {9}}, {"b", DType::kF64, {1}}}) == DType::kF64);
+  CHECK(dtype_with({{"mask", DType::kI64, {3}}, buffer}) == std::nullopt);
 }
 
 TEST_CASE("model source: ranks compare the copy of a tied head together, and refuse it together") {
@@ -157,6 +164,20 @@ TEST_CASE(
   CHECK(test::error_of(end_tokens) ==
         (folder / "generation_config.json").string() +
             ": eos_token_id: expected token ids of at most 32 bits, one or a list, got \"</s>\"");
+}
+
+TEST_CASE("model source: a generation_config.json that is no JSON is as if it were not there") {
+  const test::TempFolder folder;
+  const ModelSource source = {folder.path(), ""};
+  folder.write("config.json", R"({"model_type": "llama", "vocab_size": 9, "eos_token_id": 8})");
+  const std::string file = (folder / "generation_config.json").string();
+  for (const char* broken : {"", "{\"eos_token_id\": 5", "[]"}) {
+    folder.write("generation_config.json", broken);
+    CHECK(source.end_tokens() == std::vector<int64_t>{8});
+    CHECK(source.unused_choices() == "");
+    CHECK(source.notes_on_generation().empty());
+    CHECK(read_generation_config(folder.path()).problem.starts_with(file));
+  }
 }
 
 }  // namespace

@@ -143,6 +143,9 @@ void Bpe::append_missing(std::string_view character, int64_t& unknown) const {
                                                       [&](char byte) { return token(byte) >= 0; });
   if (as_bytes) {
     for (const char byte : character) word_.push_back(token(byte));
+  } else if (unknown_ == kNoUnknown) {
+    fail("[tokenizer] \"{}\" is not in the vocabulary, nor is the unk_token of the file",
+         character);
   } else if (unknown_ >= 0) {
     // One that is not fused is written when the next one comes.
     if (unknown > 0 && !fuse_unknown_) word_.push_back(unknown_);

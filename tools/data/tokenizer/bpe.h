@@ -71,6 +71,8 @@ class Bpe {
     return merges_.find(static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right));
   }
 
+  static constexpr int32_t kNoUnknown = -2;  // named, but not in the vocabulary
+
   bool byte_level_;
   bool fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
   int32_t unknown_ = -1;

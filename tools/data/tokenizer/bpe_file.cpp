@@ -71,8 +71,11 @@ Bpe::Bpe(const JsonNode& node, bool byte_level) : byte_level_(byte_level) {
   read_vocabulary(node.at("vocab"));
   if (node.has("unk_token")) {
     const std::optional<int32_t> id = id_of(node.text("unk_token"));
-    if (!id) node.at("unk_token").fail("\"{}\" is not in the vocabulary", node.text("unk_token"));
-    unknown_ = *id;
+    // Where pieces are bytes, it is often not needed.
+    if (!id && !byte_level) {
+      node.at("unk_token").fail("\"{}\" is not in the vocabulary", node.text("unk_token"));
+    }
+    unknown_ = id.value_or(kNoUnknown);
   }
   read_merges(node.at("merges"));
   prepare_units();

@@ -23,6 +23,7 @@
 #include "tools/data/tokenizer/pre_tokenizer.h"
 #include "tools/data/tokenizer/special_frame.h"
 #include "tools/data/tokenizer/utf8.h"
+#include "tools/data/tokenizer/vocabulary_files.h"
 
 namespace fsdp::data {
 namespace {
@@ -79,9 +80,9 @@ struct HuggingFaceTokenizer::Stages {
 
 // Beside a file of another name lies what may belong to others.
 HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch)
-    : HuggingFaceTokenizer(read_file(file), file.string(),
-                           file.filename() == "tokenizer.json" ? file.parent_path() : "", stretch) {
-}
+    : HuggingFaceTokenizer(tokenizer_text(file), file.string(),
+                           file == tokenizer_file_in(file.parent_path()) ? file.parent_path() : "",
+                           stretch) {}
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name, size_t stretch)
     : HuggingFaceTokenizer(json, std::move(name), "", stretch) {}

@@ -6,8 +6,10 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/hub_files.h"
 #include "core/rng.h"
 #include "tools/data/tokenizer/hugging_face.h"
+#include "tools/data/tokenizer/vocabulary_files.h"
 
 namespace fsdp::data {
 namespace {
@@ -16,8 +18,8 @@ namespace fs = std::filesystem;
 
 fs::path tokenizer_file(const std::string& name) {
   fs::path file(name);
-  if (fs::is_directory(file)) file /= "tokenizer.json";
-  FSDP_CHECK(fs::exists(file),
+  if (fs::is_directory(file)) file = tokenizer_file_in(snapshot_in(file));
+  FSDP_CHECK(is_named(file),
              "tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name);
   return file;
 }
@@ -73,15 +75,17 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
 }
 
 std::string default_tokenizer(const std::string& model_folder) {
-  const fs::path file = fs::path(model_folder) / "tokenizer.json";
-  return !model_folder.empty() && fs::exists(file) ? file.string() : "bytes";
+  const fs::path file = model_folder.empty() ? fs::path() : tokenizer_file_in(model_folder);
+  return file.empty() ? "bytes" : file.string();
 }
 
 void copy_tokenizer_files(const std::string& name, const fs::path& model_folder) {
   if (name == "bytes") return;
   const fs::path file = tokenizer_file(name);
-  write_file_atomically(model_folder / "tokenizer.json", read_file(file));
-  if (file.filename() != "tokenizer.json") return;  // what lies beside it may belong to others
+  // What the class is of a vocab.json, another config.json may not say.
+  write_file_atomically(model_folder / "tokenizer.json", tokenizer_text(file));
+  // What lies beside a file of another name may belong to others.
+  if (file != tokenizer_file_in(file.parent_path())) return;
   copy_tokenizer_folder(file.parent_path(), model_folder);
 }
 

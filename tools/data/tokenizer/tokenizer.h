@@ -57,10 +57,11 @@ class ByteTokenizer : public Tokenizer {
                      SpecialTokens special = SpecialTokens::kOmit) const override;
 };
 
-// "bytes", or the path of a tokenizer.json or of a folder with one.
+// "bytes", or the path of a tokenizer.json, of a vocab.json beside merges.txt, or of a folder with
+// one.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
-// The name to use where none is given: the model folder's tokenizer.json if there is one, "bytes"
-// otherwise. `model_folder` may be "".
+// The name to use where none is given: the model folder's file if it has a tokenizer, also one that
+// is not read, "bytes" otherwise. `model_folder` may be "".
 std::string default_tokenizer(const std::string& model_folder);
 // Copies what make_tokenizer(name) reads to a model folder, and the files beside it that other
 // programs read; nothing for "bytes".

@@ -176,5 +176,14 @@ TEST_CASE("malformed models") {
   CHECK(error("other", 1).find("t.json: unknown key \"other\"; expected type,") == 0);
 }
 
+TEST_CASE("an unknown token that the vocabulary lacks: of bytes it is seldom needed") {
+  Model model;
+  model.add("a");
+  model.json["unk_token"] = "<unk>";
+  CHECK(model.encode("aa", true) == Ids{0, 0});
+  CHECK(test::error_of([&] { model.encode("ab", true); }) ==
+        "[tokenizer] \"b\" is not in the vocabulary, nor is the unk_token of the file");
+}
+
 }  // namespace
 }  // namespace fsdp::data

@@ -1,0 +1,64 @@
+// Contract: core/io/hub_files.h.
+#include "core/io/hub_files.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/io/file.h"
+
+namespace fsdp {
+
+namespace fs = std::filesystem;
+
+bool is_named(const fs::path& file) {
+  std::error_code unreadable;
+  return fs::exists(fs::symlink_status(file, unreadable));
+}
+
+std::string broken_link(const fs::path& file) {
+  std::error_code unreadable;
+  if (!fs::is_symlink(file, unreadable) || fs::exists(file, unreadable)) return "";
+  return fmt::format(
+      "a link to {}, which is not there: the download was not complete, or a copy left it behind",
+      fs::read_symlink(file, unreadable).string());
+}
+
+std::string stand_in(std::string_view text) {
+  constexpr size_t kLongest = 200;
+  if (text.starts_with("version https://git-lfs")) {
+    return "a pointer of Git LFS, not the file: git lfs pull brings it";
+  }
+  if (!text.starts_with("../") || text.size() > kLongest || text.find("blobs/") == text.npos)
+    return "";
+  return fmt::format(
+      "the text {} in the place of a link: the hub's cache was copied without its links; cp -L "
+      "copies what they name",
+      text);
+}
+
+fs::path snapshot_in(const fs::path& folder) {
+  std::error_code unreadable;
+  const fs::path snapshots = folder / "snapshots";
+  if (!fs::is_directory(snapshots, unreadable) || fs::exists(folder / "config.json", unreadable)) {
+    return folder;
+  }
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(snapshots, unreadable)) {
+    if (entry.is_directory(unreadable)) found.push_back(entry.path().string());
+  }
+  std::sort(found.begin(), found.end());
+  if (found.size() == 1) return found[0];
+  const fs::path main = folder / "refs/main";
+  const std::string of_main =
+      fs::exists(main, unreadable) ? (snapshots / read_file(main)).string() : "";  // no line end
+  const bool named = std::find(found.begin(), found.end(), of_main) != found.end();
+  FSDP_CHECK(!found.empty(), "{}: a folder of the hub's cache without a snapshot: {} is empty",
+             folder.string(), snapshots.string());
+  fail("{}: a folder of the hub's cache with {} snapshots; give one of them: {}{}", folder.string(),
+       found.size(), fmt::join(found, ", "), named ? "; refs/main says " + of_main : "");
+}
+
+}  // namespace fsdp

@@ -1,0 +1,16 @@
+# A snapshot whose files are links to blobs that are not there
+# why: a download that was not complete, or a cache that was copied without its blobs
+# source: https://github.com/huggingface/huggingface_hub/issues/1738
+# before: no model.safetensors or model.safetensors.index.json (there is model.safetensors)
+# expect: m/model.safetensors: a link to ../../blobs/0123, which is not there: the download was not complete
+# expect: m/tokenizer.json: a link to ../../blobs/4567, which is not there
+# expect: m/config.json: a link to ../../blobs/89ab, which is not there
+# never: (there is
+# status: 1
+model m
+ln -sf ../../blobs/0123 m/model.safetensors
+"$FSDP" generate m --ids 5 --tokens 1
+ln -s ../../blobs/4567 m/tokenizer.json
+"$FSDP" tokenize --tokenizer m hi
+ln -sf ../../blobs/89ab m/config.json
+"$FSDP" generate m --ids 5 --tokens 1

@@ -1,0 +1,205 @@
+// Contract: tools/data/tokenizer/vocabulary_files.h.
+//
+// [Note: lines of merges.txt]
+// GPT-2's class leaves out the first line, whatever it says, and what follows the last line end.
+// Qwen2's leaves out a first line that begins with #version:, and blank lines. Both take two
+// tokens from each other line, and of equal lines the first.
+#include "tools/data/tokenizer/vocabulary_files.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/io/hub_files.h"
+#include "core/io/json.h"
+
+namespace fsdp::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMerges = "merges.txt";
+constexpr const char* kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+Json keys_in(const fs::path& file) {
+  const Json keys = fs::exists(file) ? read_json_file(file) : Json::object();
+  FSDP_CHECK(keys.is_object(), "{}: expected a JSON object", file.string());
+  return keys;
+}
+
+std::string text_of(const Json& keys, const char* key) {
+  const Json* value = keys.find(key);
+  return value && value->is_string() ? value->get<std::string>() : "";
+}
+
+// Of model types whose class AutoTokenizer knows and can convert.
+std::string class_of_type(const std::string& type) {
+  constexpr std::array kGpt2 = {"gpt2", "gpt_neo", "gptj", "gpt_bigcode", "opt", "starcoder2"};
+  const bool gpt2 = std::find(kGpt2.begin(), kGpt2.end(), type) != kGpt2.end();
+  if (gpt2) return "GPT2Tokenizer";
+  const bool qwen = type.starts_with("qwen2") || type.starts_with("qwen3");
+  return qwen ? "Qwen2Tokenizer" : "";
+}
+
+// Whether the class is Qwen2's; false: GPT-2's.
+bool is_of_qwen(const fs::path& folder, const Json& keys) {
+  const Json model = keys_in(folder / "config.json");
+  std::string name = text_of(keys, "tokenizer_class");
+  if (name.empty()) name = text_of(model, "tokenizer_class");
+  if (name.empty()) name = class_of_type(text_of(model, "model_type"));
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  const bool qwen = name == "Qwen2Tokenizer";
+  const std::string way_out =
+      name.empty() ? "tokenizer_class of tokenizer_config.json says the class"
+                   : fmt::format(
+                         "in Python, AutoTokenizer.from_pretrained(\"{}\").save_pretrained("
+                         "\"{}\") writes a tokenizer.json",
+                         folder.string(), folder.string());
+  FSDP_CHECK(qwen || name == "GPT2Tokenizer",
+             "{}: there is no tokenizer.json; vocab.json and {} are read as those of the class "
+             "GPT2Tokenizer or Qwen2Tokenizer, got \"{}\"; {}",
+             folder.string(), kMerges, name, way_out);
+  return qwen;
+}
+
+// With the ends that Python's text files have. See [Note: lines of merges.txt].
+std::vector<std::string> lines_of(const fs::path& file, bool qwen) {
+  std::string text = read_file(file);
+  const std::string other = stand_in(text);
+  FSDP_CHECK(other.empty(), "{}: {}", file.string(), other);
+  std::vector<std::string> lines = {""};
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool ends = text[i] == '\n' || text[i] == '\r';
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') ++i;
+    if (ends) {
+      lines.emplace_back();
+    } else {
+      lines.back() += text[i];
+    }
+  }
+  if (!qwen || lines[0].starts_with("#version:")) lines[0].clear();
+  if (!qwen) lines.back().clear();
+  return lines;
+}
+
+Json merges_in(const fs::path& file, bool qwen) {
+  constexpr const char* kBlanks = " \t\v\f";
+  const std::vector<std::string> lines = lines_of(file, qwen);
+  const size_t first = qwen ? 0 : 1,
+               end = qwen ? lines.size() : std::max(lines.size(), size_t{2}) - 1;
+  Json merges = Json::array();
+  std::set<std::pair<std::string, std::string>> known;
+  for (size_t i = first; i < std::min(end, lines.size()); ++i) {
+    std::vector<std::string> words;
+    const std::string& line = lines[i];
+    for (size_t at = line.find_first_not_of(kBlanks); at != line.npos;) {
+      const size_t stop = std::min(line.find_first_of(kBlanks, at), line.size());
+      words.push_back(line.substr(at, stop - at));
+      at = line.find_first_not_of(kBlanks, stop);
+    }
+    if (words.empty() && qwen) continue;
+    FSDP_CHECK(words.size() == 2, "{}:{}: expected two tokens, got {}", file.string(), i + 1,
+               words.size());
+    if (!known.emplace(words[0], words[1]).second) continue;
+    merges.push_back(Json::array({words[0], words[1]}));
+  }
+  return merges;
+}
+
+Json byte_level(bool prefix, bool regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", prefix},
+          {"trim_offsets", true},
+          {"use_regex", regex}};
+}
+
+// What puts the begin token before a text, by GPT-2's class.
+Json begin_of_text(const Json& keys, const Json& vocabulary, const fs::path& folder) {
+  const Json* value = keys.find("bos_token");
+  std::string token = "<|endoftext|>";
+  if (value) token = value->is_object() ? text_of(*value, "content") : text_of(keys, "bos_token");
+  const Json* id = vocabulary.find(token);
+  FSDP_CHECK(id, "{}: add_bos_token: bos_token \"{}\" is not in vocab.json",
+             (folder / "tokenizer_config.json").string(), token);
+  const Json special = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}};
+  const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const Json ids = {{"id", token}, {"ids", Json::array({*id})}, {"tokens", Json::array({token})}};
+  Json tokens = Json::object();
+  tokens[token] = ids;
+  return {{"type", "TemplateProcessing"},
+          {"single", Json::array({special, text})},
+          {"pair", Json::array()},
+          {"special_tokens", tokens}};
+}
+
+// GPT-2's class names this token in every way that it can be named.
+Json added_tokens(const Json& vocabulary) {
+  constexpr const char* kEnd = "<|endoftext|>";
+  Json out = Json::array();
+  const Json* id = vocabulary.find(kEnd);
+  if (!id) return out;
+  out.push_back({{"id", *id},
+                 {"content", kEnd},
+                 {"single_word", false},
+                 {"lstrip", false},
+                 {"rstrip", false},
+                 {"normalized", false},
+                 {"special", true}});
+  return out;
+}
+
+Json converted(const fs::path& folder) {
+  const Json keys = keys_in(folder / "tokenizer_config.json");
+  const bool qwen = is_of_qwen(folder, keys);
+  const Json vocabulary = keys_in(folder / kVocabularyName);
+  const auto truth = [&](const char* key) { return keys.value(key, Json(false)) == Json(true); };
+  Json out = {{"version", "1.0"},
+              {"added_tokens", added_tokens(vocabulary)},
+              {"normalizer", nullptr},
+              {"pre_tokenizer", byte_level(truth("add_prefix_space"), true)},
+              {"post_processor", byte_level(true, true)},
+              {"decoder", byte_level(true, true)},
+              {"model",
+               {{"type", "BPE"},
+                {"unk_token", nullptr},
+                {"vocab", vocabulary},
+                {"merges", merges_in(folder / kMerges, qwen)}}}};
+  if (qwen) {
+    const Json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", kQwenPattern}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    out["normalizer"] = {{"type", "NFC"}};
+    out["pre_tokenizer"] = {{"type", "Sequence"},
+                            {"pretokenizers", Json::array({split, byte_level(false, false)})}};
+  } else if (truth("add_bos_token")) {
+    out["post_processor"] = begin_of_text(keys, vocabulary, folder);
+  }
+  return out;
+}
+
+}  // namespace
+
+fs::path tokenizer_file_in(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", kVocabularyName, "tokenizer.model"}) {
+    if (!is_named(folder / name)) continue;
+    if (name != std::string(kVocabularyName) || is_named(folder / kMerges)) return folder / name;
+  }
+  return {};
+}
+
+std::string tokenizer_text(const fs::path& file) {
+  const fs::path folder = file.parent_path();
+  FSDP_CHECK(
+      file.filename() != "tokenizer.model",
+      "{}: a file of SentencePiece or tiktoken, which is not read; in Python, with "
+      "transformers, AutoTokenizer.from_pretrained(\"{}\").save_pretrained(\"{}\") writes the "
+      "tokenizer.json that is",
+      file.string(), folder.string(), folder.string());
+  return file.filename() == kVocabularyName ? converted(folder).dump() : read_file(file);
+}
+
+}  // namespace fsdp::data
