@@ -25,7 +25,10 @@ void complete(bool ignore_end, GenerationPlan& plan) {
   for (const std::vector<int32_t>& ids : plan.prompts.ids) prompt = std::max(prompt, ids.size());
   plan.longest = static_cast<int64_t>(prompt) + plan.options.tokens;
   plan.seen = seen_tokens(plan.model, static_cast<int64_t>(prompt), plan.options.tokens);
-  if (!plan.prompts.note.empty()) plan.notes.push_back(plan.prompts.note);
+  const std::string of_files = plan.prompts.tokenizer ? plan.prompts.tokenizer->note() : "";
+  for (const std::string& note : {of_files, plan.prompts.note}) {
+    if (!note.empty()) plan.notes.push_back(note);
+  }
   for (std::string& note : plan.source.notes_on_generation()) plan.notes.push_back(std::move(note));
 }
 

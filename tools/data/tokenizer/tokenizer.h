@@ -39,6 +39,10 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> tokens,
                              SpecialTokens special = SpecialTokens::kOmit) const = 0;
   virtual bool has(int32_t id) const { return id >= 0 && id < vocab_size(); }
+  // "NAME: ..." where the tokenizer's files can be read in several ways; "": they cannot.
+  virtual std::string note() const { return ""; }
+  // Whether more tokens may change the end of a decoded text.
+  virtual bool may_change_end(std::string_view) const { return false; }
 };
 
 // For a note: "NAME: it has no token 7, 8: left out of the text", of ids that this tokenizer
