@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "models/family.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 
@@ -22,6 +23,19 @@ Json config(const char* family, const Json& keys) {
   Json json = {{"model_type", family}};
   json.update(keys);
   return json;
+}
+
+TEST_CASE("config keys: the table of families names every family, and no other") {
+  std::ifstream file(test::source_folder() / "tools" / "model_folders" / "README.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string chapter = text.substr(text.find("|---", text.find("## Families")));
+  size_t rows = 0;
+  for (size_t at = 0; (at = chapter.find("\n| `", at)) != std::string::npos; ++at) ++rows;
+  CHECK(rows == families().size());
+  for (const Family* family : families()) {
+    CAPTURE(family->name);
+    CHECK(test::contains(chapter, fmt::format("\n| `{}` | ", family->name)));
+  }
 }
 
 TEST_CASE("config keys: a window that shows a query no key is refused") {

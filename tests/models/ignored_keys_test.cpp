@@ -50,8 +50,9 @@ std::string complaint(const std::string& key, const Json& entry, const Json& bas
 TEST_CASE("ignored keys: every key of config.json is read, refused by name or listed") {
   for (const Family* family : families()) {
     const std::string name(family->name);
-    if (!fixture()["families"].contains(name)) continue;  // not of transformers
     CAPTURE(name);
+    if (name == "transformer_lm_gpt3" || name == "workshop_gpt") continue;  // not of transformers
+    REQUIRE(fixture()["families"].contains(name));
     Json keys = fixture()["common"];
     keys.update(fixture()["families"][name]);
     CHECK(keys.size() > 80);

@@ -50,14 +50,17 @@ void visit(Visitor& v, OptimizerSection& c, const TrainConfig& all) {
     return Need{optim::reads(c.kind, option), with};
   };
   static const std::string of_beta1 = "of " + optim::kinds_that_read("beta1"),
-                           of_beta2 = "of " + optim::kinds_that_read("beta2");
+                           of_beta2 = "of " + optim::kinds_that_read("beta2"),
+                           of_rho =
+                               "of " + optim::kinds_that_read("rho") + ": what its averages keep",
+                           of_epsilon = "of " + optim::kinds_that_read("epsilon") +
+                                        "; auto: the default of torch.optim";
   const Need momentum = {c.momentum > 0, "without momentum"};
   v.field("kind", c.kind, "the update rule, as in torch.optim", {.aliases = {"name"}});
   v.field("beta1", c.beta1, of_beta1.c_str(), {.range = kShare, .needs = {read("beta1")}});
   v.field("beta2", c.beta2, of_beta2.c_str(), {.range = kShare, .needs = {read("beta2")}});
-  v.field("rho", c.rho, "of adadelta: what its averages keep",
-          {.range = kShare, .needs = {read("rho")}});
-  v.field("epsilon", c.epsilon, "of all but sgd; auto: 1e-8, 1e-6 (adadelta)",
+  v.field("rho", c.rho, of_rho.c_str(), {.range = kShare, .needs = {read("rho")}});
+  v.field("epsilon", c.epsilon, of_epsilon.c_str(),
           {.aliases = {"eps"}, .range = kPositive, .needs = {read("epsilon")}});
   v.field("momentum", c.momentum, "of sgd", {.range = kShare, .needs = {read("momentum")}});
   v.field("dampening", c.dampening, "of sgd: of what a gradient adds to the momentum",
