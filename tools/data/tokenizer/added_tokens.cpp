@@ -84,14 +84,15 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node) {
   return out;
 }
 
-void AddedTokens::add(const std::vector<AddedToken>& tokens, const Bpe& model,
-                      const Normalizer& normalizer) {
+std::vector<AddedToken> AddedTokens::add(const std::vector<AddedToken>& tokens, const Bpe& model,
+                                         const Normalizer& normalizer) {
+  std::vector<AddedToken> changed;
   for (const AddedToken& token : tokens) {
     if (!token.special || token.content.empty()) continue;
     if (special_.insert(token.content).second) specials_.push_back({token, token.content});
   }
   for (const AddedToken& token : tokens) {
-    if (add_ordinary(token, model)) ordinary_.push_back({token, token.content});
+    if (add_one(token, model)) changed.push_back(token);
   }
   raw_ = normalized_ = Trie();
   for (std::vector<Searched>* list : {&specials_, &ordinary_}) {  // of two the first is found
@@ -103,10 +104,11 @@ void AddedTokens::add(const std::vector<AddedToken>& tokens, const Bpe& model,
           .insert(searched.pattern, by_content_.at(token.content));
     }
   }
+  return changed;
 }
 
-// Gives the token its id. Returns whether it is searched as an ordinary one.
-bool AddedTokens::add_ordinary(AddedToken token, const Bpe& model) {
+// Gives the token its id. Returns whether that changes anything.
+bool AddedTokens::add_one(AddedToken token, const Bpe& model) {
   if (token.content.empty()) return false;
   const auto known = by_content_.find(token.content);
   const auto model_tokens = static_cast<int32_t>(model.tokens());
@@ -116,9 +118,9 @@ bool AddedTokens::add_ordinary(AddedToken token, const Bpe& model) {
   if (known != by_content_.end() && by_id_.at(token.id) == token) return false;
   largest_id_ = std::max(largest_id_, token.id);
   by_content_[token.content] = token.id;
-  const bool ordinary = !special_.contains(token.content);
+  if (!special_.contains(token.content)) ordinary_.push_back({token, token.content});
   by_id_[token.id] = std::move(token);
-  return ordinary;
+  return true;
 }
 
 const AddedToken* AddedTokens::find(int32_t id) const {

@@ -28,8 +28,10 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
 class AddedTokens {
  public:
-  // As the library's add_tokens(): see [Note: ids of added tokens], [Note: added again].
-  void add(const std::vector<AddedToken>& tokens, const Bpe& model, const Normalizer& normalizer);
+  // As the library's add_tokens(): see [Note: ids of added tokens], [Note: added again]. Returns
+  // those that are new, or become other than they were.
+  std::vector<AddedToken> add(const std::vector<AddedToken>& tokens, const Bpe& model,
+                              const Normalizer& normalizer);
   // Tokens that are special are text like any other: they are not searched.
   void split_special() { splits_special_ = true; }
 
@@ -77,7 +79,7 @@ class AddedTokens {
     AddedToken token;
     std::string pattern;  // the content, normalised where the token is
   };
-  bool add_ordinary(AddedToken token, const Bpe& model);
+  bool add_one(AddedToken token, const Bpe& model);
   void split(const Trie& trie, std::string_view text, const Use& use) const;
 
   std::unordered_map<int32_t, AddedToken> by_id_;

@@ -388,7 +388,11 @@ class Reader {
     if (config_.contains(kPrefix) && config_.at(kPrefix).is_null()) return;
     const bool value = flag(kPrefix, false);
     if (!tokenizer_.is_object() || !tokenizer_.contains("pre_tokenizer")) return;
-    set_prefix(tokenizer_["pre_tokenizer"], value, value && class_->prefixes_nested);
+    Json changed = tokenizer_["pre_tokenizer"];
+    set_prefix(changed, value, value && class_->prefixes_nested);
+    if (changed == tokenizer_["pre_tokenizer"]) return;
+    tokenizer_["pre_tokenizer"] = changed;
+    out_.components = changed.dump();
   }
 
   // Whether transformers reads another file than the tokenizer.json, and that can be imitated.
@@ -438,16 +442,15 @@ class Reader {
       decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     }
     const Json decoder = {{"type", "Sequence"}, {"decoders", decoders}};
-    bool changes = false;
     for (const auto& [key, component] :
          {std::pair<const char*, const Json*>("normalizer", &normalizer),
           {"pre_tokenizer", &pre_tokenizer},
           {"decoder", &decoder}}) {
-      changes |=
-          tokenizer_.contains(key) ? tokenizer_.at(key) != *component : !component->is_null();
-      tokenizer_[key] = *component;
+      Json& old = tokenizer_[key];
+      if (old != *component) out_.components += key + component->dump();
+      old = *component;
     }
-    return changes;
+    return !out_.components.empty();
   }
 
   template <typename... Args>

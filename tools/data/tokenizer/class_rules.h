@@ -25,6 +25,7 @@ struct ClassRules {
   bool begin_is_asked_for = false;  // add_bos_token: true, which may have no effect
   bool split_special_tokens = false;
   bool clean_up = false;           // clean_up_tokenization_spaces
+  std::string components;          // of the tokenizer.json that are others now, as text
   std::vector<std::string> notes;  // where another reading is plausible
 };
 

@@ -33,15 +33,12 @@ Stage read_stage(const JsonNode& root, std::string_view key) {
   return root.has(key) ? Stage(root.at(key)) : Stage();
 }
 
-// What the class changes, for an identity: its tokens and components.
-std::string describe(const ClassRules& rules, const Json& root) {
-  std::string out = rules.split_special_tokens ? " splits" : "";
-  for (const AddedToken& t : rules.tokens) {
+// What a class changes, for an identity: nothing where it changes nothing.
+std::string describe(const ClassRules& rules, const std::vector<AddedToken>& changed) {
+  std::string out = rules.components + (rules.split_special_tokens ? " splits" : "");
+  for (const AddedToken& t : changed) {
     out += fmt::format(" {}/{:d}{:d}{:d}{:d}{:d}", t.content, t.single_word, t.lstrip, t.rstrip,
                        t.normalized, t.special);
-  }
-  for (const char* key : {"normalizer", "pre_tokenizer"}) {
-    if (const Json* component = root.find(key)) out += component->dump();
   }
   return out;
 }
@@ -67,8 +64,9 @@ struct HuggingFaceTokenizer::Stages {
       frame = read_special_frame(root.at("post_processor"), vocab_size());
     }
   }
-  void apply(const ClassRules& rules) {
-    added.add(rules.tokens, model, normalizer);
+  // Returns the tokens that are new, or become other than they were.
+  std::vector<AddedToken> apply(const ClassRules& rules) {
+    std::vector<AddedToken> changed = added.add(rules.tokens, model, normalizer);
     if (rules.split_special_tokens) added.split_special();
     clean_up = rules.clean_up;
     if (rules.frames) {
@@ -77,6 +75,7 @@ struct HuggingFaceTokenizer::Stages {
       };
       frame = {ids(rules.begin), ids(rules.end)};
     }
+    return changed;
   }
   void find_cuts() {
     const PreTokenizer::Cut cut = pre_tokenizer.cut_before_space();
@@ -128,15 +127,22 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string na
   };
   if (is_new(rules.end_of_text, rules.end_is_named)) rules.end_of_text.reset();
   if (is_new(rules.padding, rules.padding_is_named)) rules.padding.reset();
-  stages->apply(rules);
+  const bool begins_anew = rules.frames && is_new(rules.begin, false);
+  const std::vector<AddedToken> changed = stages->apply(rules);
   stages->find_cuts();
   stages_ = std::move(stages);
   find_named_tokens(folder, rules);
   const SpecialFrame& frame = stages_->frame;
-  std::string state = fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
-                                  fmt::join(frame.before, ","), fmt::join(frame.after, ","));
-  if (!rules.name.empty()) state += describe(rules, root);
-  identity_ = hash_name(state);
+  const std::string state = fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
+                                        fmt::join(frame.before, ","), fmt::join(frame.after, ","));
+  identity_ = hash_name(state + describe(rules, changed));
+  if (begins_anew) {
+    notes_.push_back(
+        fmt::format("{} puts \"{}\" before a text, which the vocabulary lacks: it is "
+                    "added as {}. A tokenizer_config.json with \"tokenizer_class\": "
+                    "\"PreTrainedTokenizerFast\" would say that none is meant",
+                    rules.name, *rules.begin, frame.before.at(0)));
+  }
 }
 
 void HuggingFaceTokenizer::find_named_tokens(const std::filesystem::path& folder,

@@ -67,7 +67,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
 // otherwise. `model_folder` may be "".
 std::string default_tokenizer(const std::string& model_folder);
 // Copies what make_tokenizer(name) reads to a model folder, and the files beside it that other
-// programs read; nothing for "bytes".
+// programs read; nothing for "bytes". The copy names the class of the tokenizer.
 void copy_tokenizer_files(const std::string& name, const std::filesystem::path& model_folder);
 // The tokenizer's files that a model folder has, also files that this program does not read.
 void copy_tokenizer_folder(const std::filesystem::path& from, const std::filesystem::path& to);
