@@ -45,6 +45,8 @@ vocab = {chr(0x4e00 + i): i for i in range(vocabulary)}
 json.dump({"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
            "post_processor": None, "decoder": {"type": "Fuse"},
            "model": {"type": "BPE", "vocab": vocab, "merges": []}}, open(f"{out}/tokenizer.json", "w"))
+# Else the model_type names a class with tokens of its own.
+json.dump({"tokenizer_class": "PreTrainedTokenizerFast"}, open(f"{out}/tokenizer_config.json", "w"))
 for row in range(rows):
     tokens = ids[row * length:(row + 1) * length]
     open(f"{out}/row{row}.txt", "w").write("".join(chr(0x4e00 + i) for i in tokens))

@@ -161,6 +161,7 @@ int run_tokenize(const TokenizeOptions& options) {
   FSDP_CHECK(options.limit == 0, "--limit: expected --data, --config or --set with it");
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = data::make_tokenizer(options.tokenizer);
+  if (tokenizer && !tokenizer->note().empty()) print_note(tokenizer->note());
   if (!options.vectors.empty()) return verify(options, tokenizer.get());
   FSDP_CHECK(tokenizer, "--tokenizer: expected bytes or the path of a tokenizer.json");
   const auto handle = [&](std::string_view text) {

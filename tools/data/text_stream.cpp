@@ -1,6 +1,8 @@
 // Contract: tools/data/text_stream.h.
 #include "tools/data/text_stream.h"
 
+#include <algorithm>
+
 #include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
@@ -8,9 +10,10 @@ namespace {
 
 constexpr size_t kContext = 8;  // tokens that are kept before a new one
 
-// Ends within a character: with its first bytes, or with what a tokenizer writes for them.
-bool is_open(std::string_view text) {
-  return text.ends_with("\ufffd") || incomplete_utf8_tail(text) > 0;
+// Ends within a character, with its first bytes or what a tokenizer writes for them, or may change.
+bool is_open(const Tokenizer& tokenizer, std::string_view text) {
+  return text.ends_with("\ufffd") || incomplete_utf8_tail(text) > 0 ||
+         tokenizer.may_change_end(text);
 }
 
 }  // namespace
@@ -24,15 +27,18 @@ TextStream::TextStream(const Tokenizer& tokenizer, std::vector<int32_t> before)
 std::string TextStream::push(int32_t id) {
   ids_.push_back(id);
   const std::string text = tokenizer_.decode(ids_);
-  return text.size() <= written_.size() || is_open(text) ? "" : take(text);
+  return text.size() <= written_.size() || is_open(tokenizer_, text) ? "" : take(text);
 }
 
 std::string TextStream::finish() { return take(tokenizer_.decode(ids_)); }
 
-// The tokens are forgotten only up to where the text was whole: bytes of one character stay
-// together.
+// Tokens are forgotten only up to where the text was whole: a character's bytes stay together.
 std::string TextStream::take(const std::string& text) {
-  std::string out = text.size() > written_.size() ? text.substr(written_.size()) : "";
+  const auto differ = std::mismatch(text.begin(), text.end(), written_.begin(), written_.end());
+  const size_t from = tokenizer_.may_change_end(written_)  // an end that is out of reach
+                          ? static_cast<size_t>(differ.first - text.begin())
+                          : written_.size();
+  std::string out = text.size() > from ? text.substr(from) : "";
   written_ = text;
   if (ids_.size() >= cut_ + kContext) {
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(cut_));

@@ -152,7 +152,11 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   OpenedModel model;
   agree(rank.world, [&] {
     model = open_model(options);
-    if (speaks && !model.note.empty()) listener.note(model.note);
+    // With a configuration its data says what is to be said of the files.
+    const std::string of_files = model.tokenizer && !options.config ? model.tokenizer->note() : "";
+    for (const std::string& note : {of_files, model.note}) {
+      if (speaks && !note.empty()) listener.note(note);
+    }
   });
   TextFigures figures;
   const EvaluatedData data =

@@ -25,7 +25,8 @@ void complete(bool ignore_end, GenerationPlan& plan) {
   for (const std::vector<int32_t>& ids : plan.prompts.ids) prompt = std::max(prompt, ids.size());
   plan.longest = static_cast<int64_t>(prompt) + plan.options.tokens;
   plan.seen = seen_tokens(plan.model, static_cast<int64_t>(prompt), plan.options.tokens);
-  for (const std::string& note : {plan.prompts.note, plan.prompts.doubled}) {
+  const std::string of_files = plan.prompts.tokenizer ? plan.prompts.tokenizer->note() : "";
+  for (const std::string& note : {of_files, plan.prompts.note, plan.prompts.doubled}) {
     if (!note.empty()) plan.notes.push_back(note);
   }
   for (std::string& note : plan.source.notes_on_generation()) plan.notes.push_back(std::move(note));

@@ -225,6 +225,7 @@ void TrainData::add_remarks_on_doubled(std::vector<std::string>& out) const {
 std::vector<std::string> TrainData::remarks() const {
   const config::DataSection& c = config_.data;
   std::vector<std::string> out;
+  if (const std::string note = tokenizer_->note(); !note.empty()) out.push_back("note: " + note);
   add_remarks_on_parts(out);
   if (validation_) {
     out.push_back(files_text(validation_key(), c.validation));

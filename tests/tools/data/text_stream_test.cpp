@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/io/file.h"
 #include "tests/support/temp_folder.h"
 #include "tools/data/tokenizer/hugging_face.h"
 #include "tools/data/tokenizer/utf8.h"
@@ -57,6 +58,20 @@ TEST_CASE("what stays broken is written at the end") {
   std::vector<int32_t> ids = qwen.encode("\U0001f600");
   ids.pop_back();
   CHECK(text_after(qwen, {}, ids) == "\ufffd");
+}
+
+TEST_CASE("spaces that a tokenizer cleans up") {
+  test::TempFolder folder;
+  folder.write("tokenizer.json", read_file(test::fixture_path("tokenizers/qwen2/tokenizer.json")));
+  folder.write("tokenizer_config.json",
+               R"({"tokenizer_class": "Qwen2Tokenizer", "clean_up_tokenization_spaces": true})");
+  const HuggingFaceTokenizer tokenizer(folder / "tokenizer.json");
+  const std::string text = "it 's here , do n't go . I 've ' a ' and then we 're off ! n n' ";
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  CHECK(tokenizer.decode(ids) == "it's here, don't go. I've'a'and then we're off! n n' ");
+  CHECK(text_after(tokenizer, {}, ids) == tokenizer.decode(ids));
+  // A space that a prompt ends with stays; what follows is whole.
+  CHECK(text_after(tokenizer, tokenizer.encode("it "), tokenizer.encode(".")) == ".");
 }
 
 TEST_CASE("a first word after a prompt keeps its space") {

@@ -9,6 +9,12 @@
 // [Note: ids of added tokens]
 // A content that the model knows keeps that id. Others are numbered on from the model's, in the
 // order of the file, whatever ids the file says: the library that defines the format does so.
+//
+// [Note: added again]
+// A token that is added again keeps its id. Its lstrip, rstrip and single_word are those of the
+// last time. Its `normalized` says only where it is searched, and what has been searched stays
+// searched: of a special token the first time decides, an ordinary one may be searched in both
+// texts. Special is for good. The library keeps its lists so.
 #include "tools/data/tokenizer/added_tokens.h"
 
 #include <algorithm>
@@ -39,7 +45,7 @@ bool word_begins(std::string_view text) { return !text.empty() && is_word(charac
 
 }  // namespace
 
-void AddedTokens::Trie::insert(std::string_view pattern, size_t token) {
+void AddedTokens::Trie::insert(std::string_view pattern, int32_t id) {
   if (pattern.empty()) return;
   begins_[static_cast<uint8_t>(pattern[0])] = true;
   size_t node = 0;
@@ -55,7 +61,7 @@ void AddedTokens::Trie::insert(std::string_view pattern, size_t token) {
     node = nodes_.size();
     nodes_.emplace_back();
   }
-  if (nodes_[node].token == SIZE_MAX) nodes_[node].token = token;
+  if (nodes_[node].id < 0) nodes_[node].id = id;
 }
 
 AddedTokens::Trie::Match AddedTokens::Trie::longest(std::string_view text) const {
@@ -67,48 +73,64 @@ AddedTokens::Trie::Match AddedTokens::Trie::longest(std::string_view text) const
                                     [&](const auto& edge) { return edge.first == text[i]; });
     if (found == next.end()) break;
     node = found->second;
-    if (nodes_[node].token != SIZE_MAX) out = {i + 1, nodes_[node].token};
+    if (nodes_[node].id >= 0) out = {i + 1, nodes_[node].id};
   }
   return out;
 }
 
-AddedTokens::AddedTokens(const JsonNode& node, const Bpe& model, const Normalizer& normalizer) {
-  for (size_t i = 0; i < node.size(); ++i) add(read_token(node.item(i)), model);
-  // Special ones first: of two with one pattern the first is found.
-  std::vector<size_t> order(tokens_.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return tokens_[i].special; });
-  patterns_.resize(tokens_.size());
-  for (const size_t i : order) {
-    const AddedToken& token = tokens_[i];
-    std::string storage;
-    patterns_[i] = token.normalized ? normalizer.apply(token.content, storage) : token.content;
-    (token.normalized ? normalized_ : raw_).insert(patterns_[i], i);
-  }
+std::vector<AddedToken> read_added_tokens(const JsonNode& node) {
+  std::vector<AddedToken> out;
+  for (size_t i = 0; i < node.size(); ++i) out.push_back(read_token(node.item(i)));
+  return out;
 }
 
-void AddedTokens::add(AddedToken token, const Bpe& model) {
-  if (token.content.empty() || by_content_.contains(token.content)) return;
+std::vector<AddedToken> AddedTokens::add(const std::vector<AddedToken>& tokens, const Bpe& model,
+                                         const Normalizer& normalizer) {
+  std::vector<AddedToken> changed;
+  for (const AddedToken& token : tokens) {
+    if (!token.special || token.content.empty()) continue;
+    if (special_.insert(token.content).second) specials_.push_back({token, token.content});
+  }
+  for (const AddedToken& token : tokens) {
+    if (add_one(token, model)) changed.push_back(token);
+  }
+  raw_ = normalized_ = Trie();
+  for (std::vector<Searched>* list : {&specials_, &ordinary_}) {  // of two the first is found
+    for (Searched& searched : *list) {
+      const AddedToken& token = searched.token;
+      std::string storage;
+      if (token.normalized) searched.pattern = normalizer.apply(token.content, storage);
+      (token.normalized ? normalized_ : raw_)
+          .insert(searched.pattern, by_content_.at(token.content));
+    }
+  }
+  return changed;
+}
+
+// Gives the token its id. Returns whether that changes anything.
+bool AddedTokens::add_one(AddedToken token, const Bpe& model) {
+  if (token.content.empty()) return false;
+  const auto known = by_content_.find(token.content);
   const auto model_tokens = static_cast<int32_t>(model.tokens());
-  token.id = model.id_of(token.content).value_or(std::max(largest_id_ + 1, model_tokens));
+  token.id = known != by_content_.end()
+                 ? known->second
+                 : model.id_of(token.content).value_or(std::max(largest_id_ + 1, model_tokens));
+  if (known != by_content_.end() && by_id_.at(token.id) == token) return false;
   largest_id_ = std::max(largest_id_, token.id);
-  by_id_[token.id] = by_content_[token.content] = tokens_.size();
-  tokens_.push_back(std::move(token));
+  by_content_[token.content] = token.id;
+  if (!special_.contains(token.content)) ordinary_.push_back({token, token.content});
+  by_id_[token.id] = std::move(token);
+  return true;
 }
 
 const AddedToken* AddedTokens::find(int32_t id) const {
   const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : &tokens_[found->second];
+  return found == by_id_.end() ? nullptr : &found->second;
 }
 
 const AddedToken* AddedTokens::find(std::string_view content) const {
   const auto found = by_content_.find(std::string(content));
-  return found == by_content_.end() ? nullptr : &tokens_[found->second];
-}
-
-bool AddedTokens::is_special(std::string_view content) const {
-  const AddedToken* token = find(content);
-  return token && token->special;
+  return found == by_content_.end() ? nullptr : &by_id_.at(found->second);
 }
 
 void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use) const {
@@ -120,9 +142,10 @@ void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use)
       ++i;
       continue;
     }
-    const AddedToken& token = tokens_[match.token];
+    const AddedToken& token = by_id_.at(match.id);
     size_t from = i, to = i + match.length;
     i = to;
+    if (splits_special_ && special_.contains(token.content)) continue;
     if (token.single_word && (word_ends(text.substr(0, from)) || word_begins(text.substr(to)))) {
       continue;
     }
@@ -143,20 +166,23 @@ void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use)
 }
 
 bool AddedTokens::cuts_before_space() const {
-  for (size_t i = 0; i < tokens_.size(); ++i) {
+  const auto cuts = [&](const Searched& searched) {
+    const AddedToken& token = *find(searched.token.content);
     for (const std::string_view text :
-         {std::string_view(tokens_[i].content), std::string_view(patterns_[i])}) {
+         {std::string_view(token.content), std::string_view(searched.pattern)}) {
       for (size_t c = 0; c + 1 < text.size(); ++c) {
         const std::string_view rest = text.substr(c + 1);
         const bool space = rest.starts_with(' ') || rest.starts_with(kBlank);
         if (is_latin_letter(text[c]) && space) return false;
       }
       const bool spaced = text.starts_with(' ') || text.starts_with(kBlank);
-      if (tokens_[i].single_word && spaced) return false;
-      if (tokens_[i].rstrip && !text.empty() && is_latin_letter(text.back())) return false;
+      if (token.single_word && spaced) return false;
+      if (token.rstrip && !text.empty() && is_latin_letter(text.back())) return false;
     }
-  }
-  return true;
+    return true;
+  };
+  return std::all_of(specials_.begin(), specials_.end(), cuts) &&
+         std::all_of(ordinary_.begin(), ordinary_.end(), cuts);
 }
 
 }  // namespace fsdp::data

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tools/data/tokenizer/bpe.h"
@@ -16,18 +17,27 @@ namespace fsdp::data {
 
 struct AddedToken {
   std::string content;
-  int32_t id = 0;
+  int32_t id = 0;  // AddedTokens::add() chooses it
   bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
+
+  bool operator==(const AddedToken&) const = default;
 };
+
+// The list "added_tokens" of a tokenizer.json, in its order.
+std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
 class AddedTokens {
  public:
-  AddedTokens() = default;
-  AddedTokens(const JsonNode& node, const Bpe& model, const Normalizer& normalizer);
+  // As the library's add_tokens(): see [Note: ids of added tokens], [Note: added again]. Returns
+  // those that are new, or become other than they were.
+  std::vector<AddedToken> add(const std::vector<AddedToken>& tokens, const Bpe& model,
+                              const Normalizer& normalizer);
+  // Tokens that are special are text like any other: they are not searched.
+  void split_special() { splits_special_ = true; }
 
   const AddedToken* find(int32_t id) const;                // null: none
   const AddedToken* find(std::string_view content) const;  // null: none
-  bool is_special(std::string_view content) const;
+  bool is_special(const std::string& content) const { return special_.contains(content); }
   int32_t largest_id() const { return largest_id_; }  // -1: there are none
   // Whether a text may be cut between a letter and a space without cutting or changing a match.
   bool cuts_before_space() const;
@@ -47,32 +57,38 @@ class AddedTokens {
   // Finds the longest pattern that begins at a place.
   class Trie {
    public:
-    void insert(std::string_view pattern, size_t token);  // into tokens_
+    void insert(std::string_view pattern, int32_t id);
     bool may_begin(char c) const { return begins_[static_cast<uint8_t>(c)]; }
     bool empty() const { return nodes_.size() == 1; }
     struct Match {
       size_t length = 0;  // 0: none
-      size_t token = 0;
+      int32_t id = -1;
     };
     Match longest(std::string_view text) const;
 
    private:
     struct Node {
       std::vector<std::pair<char, size_t>> next;
-      size_t token = SIZE_MAX;
+      int32_t id = -1;
     };
     std::vector<Node> nodes_ = std::vector<Node>(1);
     std::array<bool, 256> begins_{};
   };
-  void add(AddedToken token, const Bpe& model);
+  // What is searched: a token as it was when it became special, or an ordinary one.
+  struct Searched {
+    AddedToken token;
+    std::string pattern;  // the content, normalised where the token is
+  };
+  bool add_one(AddedToken token, const Bpe& model);
   void split(const Trie& trie, std::string_view text, const Use& use) const;
 
-  std::vector<AddedToken> tokens_;
-  std::unordered_map<int32_t, size_t> by_id_;           // index into tokens_
-  std::unordered_map<std::string, size_t> by_content_;  // index into tokens_
-  std::vector<std::string> patterns_;                   // of tokens_, as they are searched
+  std::unordered_map<int32_t, AddedToken> by_id_;
+  std::unordered_map<std::string, int32_t> by_content_;
+  std::unordered_set<std::string> special_;    // contents
+  std::vector<Searched> specials_, ordinary_;  // in the order in which they came
   Trie raw_, normalized_;
   int32_t largest_id_ = -1;
+  bool splits_special_ = false;
 };
 
 }  // namespace fsdp::data

@@ -16,6 +16,7 @@
 #include "tools/data/tokenizer/added_tokens.h"
 #include "tools/data/tokenizer/bpe.h"
 #include "tools/data/tokenizer/characters.h"
+#include "tools/data/tokenizer/class_rules.h"
 #include "tools/data/tokenizer/decoder.h"
 #include "tools/data/tokenizer/end_of_text.h"
 #include "tools/data/tokenizer/json_node.h"
@@ -33,6 +34,16 @@ Stage read_stage(const JsonNode& root, std::string_view key) {
   return root.has(key) ? Stage(root.at(key)) : Stage();
 }
 
+// What a class changes, for an identity: nothing where it changes nothing.
+std::string describe(const ClassRules& rules, const std::vector<AddedToken>& changed) {
+  std::string out = rules.components + (rules.split_special_tokens ? " splits" : "");
+  for (const AddedToken& t : changed) {
+    out += fmt::format(" {}/{:d}{:d}{:d}{:d}{:d}", t.content, t.single_word, t.lstrip, t.rstrip,
+                       t.normalized, t.special);
+  }
+  return out;
+}
+
 }  // namespace
 
 struct HuggingFaceTokenizer::Stages {
@@ -47,10 +58,27 @@ struct HuggingFaceTokenizer::Stages {
     if (root.has("version") && root.text("version") != "1.0") {
       root.at("version").fail("expected \"1.0\", got \"{}\"", root.text("version"));
     }
-    if (root.has("added_tokens")) added = AddedTokens(root.at("added_tokens"), model, normalizer);
+    if (root.has("added_tokens")) {
+      added.add(read_added_tokens(root.at("added_tokens")), model, normalizer);
+    }
     if (root.has("post_processor")) {
       frame = read_special_frame(root.at("post_processor"), vocab_size());
     }
+  }
+  // Returns the tokens that are new, or become other than they were.
+  std::vector<AddedToken> apply(const ClassRules& rules) {
+    std::vector<AddedToken> changed = added.add(rules.tokens, model, normalizer);
+    if (rules.split_special_tokens) added.split_special();
+    clean_up = rules.clean_up;
+    if (rules.frames) {
+      const auto ids = [&](const std::optional<std::string>& token) {
+        return token ? std::vector<int32_t>{id_of(*token)} : std::vector<int32_t>();
+      };
+      frame = {ids(rules.begin), ids(rules.end)};
+    }
+    return changed;
+  }
+  void find_cuts() {
     const PreTokenizer::Cut cut = pre_tokenizer.cut_before_space();
     cuts_before_space = normalizer.cuts_before_space() && added.cuts_before_space() &&
                         (cut == PreTokenizer::Cut::kApart ||
@@ -75,6 +103,7 @@ struct HuggingFaceTokenizer::Stages {
   Decoder decoder;
   AddedTokens added;
   SpecialFrame frame;
+  bool clean_up = false;           // decoded texts: clean_up_spaces()
   bool cuts_before_space = false;  // see [Note: stretches]
 };
 
@@ -90,19 +119,66 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string na
 HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name,
                                            const std::filesystem::path& folder, size_t stretch)
     : name_(std::move(name)), stretch_(stretch) {
-  const Json root = parse_json(json, name_);
+  Json root = parse_json(json, name_);
+  ClassRules rules = read_class_rules(folder, root);
   auto stages = std::make_unique<Stages>(JsonNode(root, name_));
-  stages->frame = frame_by_class(folder, stages->frame,
-                                 [&](std::string_view content) { return stages->id_of(content); });
-  const SpecialFrame& frame = stages->frame;
+  // What a class takes by itself is no end of a text where the vocabulary lacks it.
+  const auto is_new = [&](const std::optional<std::string>& token, bool is_named) {
+    return token && !is_named && stages->id_of(*token) < 0;
+  };
+  if (is_new(rules.end_of_text, rules.end_is_named)) rules.end_of_text.reset();
+  if (is_new(rules.padding, rules.padding_is_named)) rules.padding.reset();
+  const bool begins_anew = rules.frames && is_new(rules.begin, false);
+  const std::vector<AddedToken> changed = stages->apply(rules);
+  stages->find_cuts();
   stages_ = std::move(stages);
-  end_of_text_ = find_end_of_text(folder, stages_->added, stages_->model);
-  padding_ = find_padding(folder, stages_->added, stages_->model);
-  identity_ = hash_name(fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
-                                    fmt::join(frame.before, ","), fmt::join(frame.after, ",")));
+  find_named_tokens(folder, rules);
+  const SpecialFrame& frame = stages_->frame;
+  const std::string state = fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
+                                        fmt::join(frame.before, ","), fmt::join(frame.after, ","));
+  identity_ = hash_name(state + describe(rules, changed));
+  if (begins_anew) {
+    notes_.push_back(
+        fmt::format("{} puts \"{}\" before a text, which the vocabulary lacks: it is "
+                    "added as {}. A tokenizer_config.json with \"tokenizer_class\": "
+                    "\"PreTrainedTokenizerFast\" would say that none is meant",
+                    rules.name, *rules.begin, frame.before.at(0)));
+  }
+}
+
+void HuggingFaceTokenizer::find_named_tokens(const std::filesystem::path& folder,
+                                             const ClassRules& rules) {
+  const Stages& s = *stages_;
+  notes_ = rules.notes;
+  for (const AddedToken& token : rules.tokens) {
+    const int32_t id = s.id_of(token.content);
+    if (token.id < 0 || token.id == id) continue;
+    notes_.push_back(
+        fmt::format("the files number \"{}\" {}; transformers adds it as {}, and so "
+                    "does this program",
+                    token.content, token.id, id));
+    break;  // one shows it
+  }
+  if (rules.begin_is_asked_for && s.frame.before.empty()) {
+    notes_.push_back(
+        fmt::format("add_bos_token: true has no effect with {}: the post_processor of "
+                    "the tokenizer.json decides, and it puts no token before a text",
+                    rules.name));
+  }
+  padding_ = rules.padding ? s.id_of(*rules.padding) : -1;
+  end_of_text_ = rules.end_of_text ? s.id_of(*rules.end_of_text) : -1;
+  if (end_of_text_ < 0) end_of_text_ = find_end_of_text(folder, s.added, s.model);
 }
 
 HuggingFaceTokenizer::~HuggingFaceTokenizer() = default;
+
+std::string HuggingFaceTokenizer::note() const {
+  return notes_.empty() ? "" : fmt::format("{}: {}", name_, fmt::join(notes_, "; "));
+}
+
+bool HuggingFaceTokenizer::may_change_end(std::string_view text) const {
+  return stages_->clean_up && may_be_cleaned_up(text);
+}
 
 int64_t HuggingFaceTokenizer::vocab_size() const { return stages_->vocab_size(); }
 
@@ -174,7 +250,8 @@ std::string HuggingFaceTokenizer::decode(std::span<const int32_t> tokens,
     if (special == SpecialTokens::kOmit && stages_->added.is_special(*content)) continue;
     contents.push_back(*content);
   }
-  return stages_->decoder.decode(std::move(contents));
+  std::string text = stages_->decoder.decode(std::move(contents));
+  return stages_->clean_up ? clean_up_spaces(std::move(text)) : text;
 }
 
 }  // namespace fsdp::data

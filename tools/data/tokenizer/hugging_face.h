@@ -1,6 +1,7 @@
 // The tokenizer of a tokenizer.json, as Hugging Face's tokenizers library reads it (0.22):
 //   raw text - added tokens - normalizer - added tokens - pre-tokenizer - BPE - special tokens
 // Each stage is one file of this folder; a component that is not known is an error that names it.
+// The files beside it may change it as transformers changes it: class_rules.h.
 // The file's truncation and padding are left aside. Not here: offsets, pairs of texts.
 #pragma once
 
@@ -12,6 +13,8 @@
 
 namespace fsdp::data {
 
+struct ClassRules;
+
 class HuggingFaceTokenizer : public Tokenizer {
  public:
   static constexpr size_t kStretch = 1 << 20;
@@ -20,6 +23,9 @@ class HuggingFaceTokenizer : public Tokenizer {
   explicit HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch = kStretch);
   // From the text of the file alone. `name`: the name of the file, for errors.
   HuggingFaceTokenizer(std::string_view json, std::string name, size_t stretch = kStretch);
+  // `folder`: of the files that change it and say which token closes a document; "": none.
+  HuggingFaceTokenizer(std::string_view json, std::string name, const std::filesystem::path& folder,
+                       size_t stretch = kStretch);
   ~HuggingFaceTokenizer() override;
 
   std::string_view name() const override { return name_; }  // the file
@@ -34,6 +40,8 @@ class HuggingFaceTokenizer : public Tokenizer {
                      SpecialTokens special = SpecialTokens::kOmit) const override;
 
   bool has(int32_t id) const override { return content_of(id) != nullptr; }
+  std::string note() const override;
+  bool may_change_end(std::string_view text) const override;
 
   const std::string* content_of(int32_t id) const;  // null: no such token
   bool encodes_in_stretches() const;
@@ -41,13 +49,13 @@ class HuggingFaceTokenizer : public Tokenizer {
  private:
   struct Stages;
 
-  // `folder`: of the files that say which token closes a document; "": there are none.
-  HuggingFaceTokenizer(std::string_view json, std::string name, const std::filesystem::path& folder,
-                       size_t stretch);
   size_t end_of_stretch(std::string_view text, size_t begin) const;
   void encode_stretch(std::string_view text, bool first, std::vector<int32_t>& ids) const;
 
+  void find_named_tokens(const std::filesystem::path& folder, const ClassRules& rules);
+
   std::string name_;
+  std::vector<std::string> notes_;
   size_t stretch_;
   uint64_t identity_ = 0;
   int32_t end_of_text_ = -1, padding_ = -1;

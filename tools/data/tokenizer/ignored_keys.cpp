@@ -14,6 +14,10 @@ constexpr std::string_view kPairs = "of two texts in one, which nobody asks for"
 constexpr std::string_view kRepeated = "says again what \"ids\" or the name says";
 constexpr std::string_view kOtherStage = "is an option of the pre-tokenizer of this name";
 constexpr std::string_view kOldName = "was written by old versions beside \"replacement\"";
+constexpr std::string_view kOtherFiles = "names a file that is not read where tokenizer.json is";
+constexpr std::string_view kLayout = "lays rows out in transformers; here the configuration does";
+constexpr std::string_view kInternal = "is passed within transformers and means nothing in a file";
+constexpr std::string_view kChat = "says how a chat becomes one text, which nobody asks for";
 
 constexpr std::array kKeys = {
     IgnoredKey{"file", "truncation", kOfCall},
@@ -32,6 +36,29 @@ constexpr std::array kKeys = {
     IgnoredKey{"decoder ByteLevel", "use_regex", kOtherStage},
     IgnoredKey{"decoder Metaspace", "split", kOtherStage},
     IgnoredKey{"decoder Metaspace", "str_rep", kOldName},
+    IgnoredKey{"tokenizer_config", "__slow_tokenizer", kInternal},
+    IgnoredKey{"tokenizer_config", "_commit_hash", kInternal},
+    IgnoredKey{"tokenizer_config", "auto_map", "names code of the folder, which is never run"},
+    IgnoredKey{"tokenizer_config", "chat_template", kChat},
+    IgnoredKey{"tokenizer_config", "fill_token", "is replaced before a text is encoded"},
+    IgnoredKey{"tokenizer_config", "gguf_file", kOtherFiles},
+    IgnoredKey{"tokenizer_config", "max_len", kLayout},
+    IgnoredKey{"tokenizer_config", "max_length", kLayout},
+    IgnoredKey{"tokenizer_config", "merges_file", kOtherFiles},
+    IgnoredKey{"tokenizer_config", "model_input_names", kLayout},
+    IgnoredKey{"tokenizer_config", "model_max_length", kLayout},
+    IgnoredKey{"tokenizer_config", "name_or_path", "says where the files come from"},
+    IgnoredKey{"tokenizer_config", "pad_to_multiple_of", kLayout},
+    IgnoredKey{"tokenizer_config", "pad_token_type_id", kLayout},
+    IgnoredKey{"tokenizer_config", "padding_side", kLayout},
+    IgnoredKey{"tokenizer_config", "processor_class", "belongs to models of images and sounds"},
+    IgnoredKey{"tokenizer_config", "return_token_type_ids", kLayout},
+    IgnoredKey{"tokenizer_config", "stride", kLayout},
+    IgnoredKey{"tokenizer_config", "tokenizer_object", kInternal},
+    IgnoredKey{"tokenizer_config", "truncation_side", kLayout},
+    IgnoredKey{"tokenizer_config", "truncation_strategy", kLayout},
+    IgnoredKey{"tokenizer_config", "use_default_system_prompt", kChat},
+    IgnoredKey{"tokenizer_config", "vocab_file", kOtherFiles},
 };
 
 }  // namespace

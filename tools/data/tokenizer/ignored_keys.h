@@ -1,6 +1,6 @@
-// Keys of a tokenizer.json that change no token and no text, each with the reason. Every other key
-// is read, or refused by its name (tests/tools/data/tokenizer/ignored_keys_test.cpp walks them
-// all).
+// Keys of a tokenizer.json and of a tokenizer_config.json that change no token and no text, each
+// with the reason. Every other key that tokenizers and transformers know is read, or refused by its
+// name (tests/tools/data/tokenizer/ignored_keys_test.cpp walks them all).
 #pragma once
 
 #include <span>

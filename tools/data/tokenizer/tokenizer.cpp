@@ -7,8 +7,10 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/hub_files.h"
+#include "core/io/json.h"
 #include "core/rng.h"
 #include "tools/data/tokenizer/hugging_face.h"
+#include "tools/data/tokenizer/tokenizer_class.h"
 #include "tools/data/tokenizer/vocabulary_files.h"
 
 namespace fsdp::data {
@@ -79,14 +81,40 @@ std::string default_tokenizer(const std::string& model_folder) {
   return file.empty() ? "bytes" : file.string();
 }
 
+namespace {
+
+// Whether what lies beside the file belongs to it.
+bool is_of_folder(const fs::path& file) { return file == tokenizer_file_in(file.parent_path()); }
+
+// A copy means the same tokenizer whatever model it lies beside: its tokenizer_config.json names
+// the class, where that of `file` does not.
+void name_class(const fs::path& file, const fs::path& model_folder) {
+  const bool has_folder = is_of_folder(file);
+  const fs::path config_file = file.parent_path() / "tokenizer_config.json";
+  Json config;
+  if (has_folder && fs::exists(config_file)) config = Json::parse(read_file(config_file));
+  if (config.is_object() && !config.value("tokenizer_class", Json()).is_null()) return;
+  const TokenizerClass* of = has_folder ? choose_class(file.parent_path(), config).of : nullptr;
+  if (config.is_null()) config = Json::object();
+  if (!of) {  // the tokenizer.json alone
+    of = &tokenizer_classes().front();
+    const Json json = read_json_file(file);
+    const Json* prefix = json.follow("/pre_tokenizer/add_prefix_space");
+    if (prefix && prefix->is_boolean()) config["add_prefix_space"] = *prefix;
+  }
+  config["tokenizer_class"] = std::string(of->name) + "Fast";
+  write_json_file(model_folder / "tokenizer_config.json", config);
+}
+
+}  // namespace
+
 void copy_tokenizer_files(const std::string& name, const fs::path& model_folder) {
   if (name == "bytes") return;
   const fs::path file = tokenizer_file(name);
-  // What the class is of a vocab.json, another config.json may not say.
   write_file_atomically(model_folder / "tokenizer.json", tokenizer_text(file));
   // What lies beside a file of another name may belong to others.
-  if (file != tokenizer_file_in(file.parent_path())) return;
-  copy_tokenizer_folder(file.parent_path(), model_folder);
+  if (is_of_folder(file)) copy_tokenizer_folder(file.parent_path(), model_folder);
+  name_class(file, model_folder);
 }
 
 void copy_tokenizer_folder(const fs::path& from, const fs::path& to) {

@@ -39,6 +39,10 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> tokens,
                              SpecialTokens special = SpecialTokens::kOmit) const = 0;
   virtual bool has(int32_t id) const { return id >= 0 && id < vocab_size(); }
+  // "NAME: ..." where the tokenizer's files can be read in several ways; "": they cannot.
+  virtual std::string note() const { return ""; }
+  // Whether more tokens may change the end of a decoded text.
+  virtual bool may_change_end(std::string_view) const { return false; }
 };
 
 // For a note: "NAME: it has no token 7, 8: left out of the text", of ids that this tokenizer
@@ -64,7 +68,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
 // is not read, "bytes" otherwise. `model_folder` may be "".
 std::string default_tokenizer(const std::string& model_folder);
 // Copies what make_tokenizer(name) reads to a model folder, and the files beside it that other
-// programs read; nothing for "bytes".
+// programs read; nothing for "bytes". The copy names the class of the tokenizer.
 void copy_tokenizer_files(const std::string& name, const std::filesystem::path& model_folder);
 // The tokenizer's files that a model folder has, also files that this program does not read.
 void copy_tokenizer_folder(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -14,6 +14,7 @@
 #include "core/io/file.h"
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
+#include "tools/data/tokenizer/tokenizer_class.h"
 
 namespace fsdp::data {
 namespace {
@@ -35,34 +36,23 @@ std::string text_of(const Json& keys, const char* key) {
   return value && value->is_string() ? value->get<std::string>() : "";
 }
 
-// Of model types whose class AutoTokenizer knows and can convert.
-std::string class_of_type(const std::string& type) {
-  constexpr std::array kGpt2 = {"gpt2", "gpt_neo", "gptj", "gpt_bigcode", "opt", "starcoder2"};
-  const bool gpt2 = std::find(kGpt2.begin(), kGpt2.end(), type) != kGpt2.end();
-  if (gpt2) return "GPT2Tokenizer";
-  const bool qwen = type.starts_with("qwen2") || type.starts_with("qwen3");
-  return qwen ? "Qwen2Tokenizer" : "";
-}
-
 // Whether the class is Qwen2's; false: GPT-2's.
 bool is_of_qwen(const fs::path& folder, const Json& keys) {
-  const Json model = keys_in(folder / "config.json");
-  std::string name = text_of(keys, "tokenizer_class");
-  if (name.empty()) name = text_of(model, "tokenizer_class");
-  if (name.empty()) name = class_of_type(text_of(model, "model_type"));
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  const bool qwen = name == "Qwen2Tokenizer";
+  const ChosenClass chosen = choose_class(folder, keys);
+  const bool known = chosen.of && chosen.note.empty();
+  const std::string name = known ? std::string(chosen.of->name) : chosen.named;
   const std::string way_out =
-      name.empty() ? "tokenizer_class of tokenizer_config.json says the class"
-                   : fmt::format(
-                         "in Python, AutoTokenizer.from_pretrained(\"{}\").save_pretrained("
-                         "\"{}\") writes a tokenizer.json",
-                         folder.string(), folder.string());
-  FSDP_CHECK(qwen || name == "GPT2Tokenizer",
+      !name.empty()
+          ? fmt::format(
+                "in Python, AutoTokenizer.from_pretrained(\"{}\").save_pretrained(\"{}\") writes "
+                "a tokenizer.json",
+                folder.string(), folder.string())
+          : "tokenizer_class of tokenizer_config.json says the class";
+  FSDP_CHECK(name == "Qwen2Tokenizer" || name == "GPT2Tokenizer",
              "{}: there is no tokenizer.json; vocab.json and {} are read as those of the class "
              "GPT2Tokenizer or Qwen2Tokenizer, got \"{}\"; {}",
              folder.string(), kMerges, name, way_out);
-  return qwen;
+  return name == "Qwen2Tokenizer";
 }
 
 // With the ends that Python's text files have. See [Note: lines of merges.txt].

@@ -260,6 +260,8 @@ TEST_CASE_FIXTURE(Fixture, "special tokens around a text must be in the vocabula
   CHECK(error() == "post_processor.single: expected the text A, once");
 }
 
+// 1200 to 1202: <|endoftext|>, <|im_start|>, <|im_end|>. Of special_tokens_map.json and the class:
+// class_rules_test.cpp.
 TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
   const auto end = [&] { return HuggingFaceTokenizer(write()).end_of_text(); };
   CHECK(end() == 1200);  // <|endoftext|>, by its name
@@ -268,13 +270,14 @@ TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
   folder.write("special_tokens_map.json", R"({"eos_token": {"content": "<|im_start|>"}})");
   CHECK(end() == 1201);
   const uint64_t identity = HuggingFaceTokenizer(write()).identity();
-  folder.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  folder.write("tokenizer_config.json",
+               R"({"eos_token": "<|im_end|>", "added_tokens_decoder": {}})");
   CHECK(end() == 1202);
   CHECK(HuggingFaceTokenizer(write()).identity() != identity);
-  folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
-  CHECK(end() == 1201);  // no text has it: what the next file says
+  folder.write("tokenizer_config.json", R"({"eos_token": "</s>", "added_tokens_decoder": {}})");
+  CHECK(end() == 1205);  // transformers adds it
   CHECK(HuggingFaceTokenizer(write()).encode("a").size() == 1);
-  folder.write("tokenizer_config.json", R"({"eos_token": 5})");
+  folder.write("tokenizer_config.json", R"({"eos_token": 5, "added_tokens_decoder": {}})");
   CHECK(test::contains(test::error_of([&] { end(); }), "eos_token: expected a string, got number"));
   folder.write("tokenizer_config.json", "{}");
   folder.write("special_tokens_map.json", "{}");
@@ -284,29 +287,24 @@ TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
       "config.json: eos_token_id: expected token ids of at most 32 bits, one or a list"));
 }
 
-// As transformers 4.57.1 does. 1200 to 1202: <|endoftext|>, <|im_start|>, <|im_end|>.
+// As transformers 4.57.1 does.
 TEST_CASE_FIXTURE(Fixture, "classes that put their begin and end token themselves") {
   using Ids = std::vector<int32_t>;
   const std::string tokens =
-      R"("bos_token": "<|im_start|>", "eos_token": {"content": "<|im_end|>"})";
+      R"("bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "added_tokens_decoder": {})";
   const auto ids = [&](const std::string& name, const std::string& keys) {
     folder.write("tokenizer_config.json",
                  fmt::format(R"({{"tokenizer_class": "{}", {}}})", name, keys));
     return HuggingFaceTokenizer(write()).encode("");
   };
   CHECK(ids("LlamaTokenizerFast", tokens) == Ids{1201});  // what is not said is the class's default
-  CHECK(ids("CodeLlamaTokenizer", tokens) == Ids{1201});
-  CHECK(ids("GemmaTokenizer", tokens) == Ids{1201});
-  CHECK(ids("CohereTokenizerFast", tokens) == Ids{1201});
   CHECK(ids("GPTNeoXTokenizer", tokens).empty());
   CHECK(ids("PreTrainedTokenizerFast", R"("add_bos_token": true, )" + tokens).empty());
-  CHECK(ids("Qwen2Tokenizer", R"("add_bos_token": true, )" + tokens).empty());
-  CHECK(ids("LlamaTokenizer", R"("add_bos_token": null, )" + tokens).empty());
   CHECK(ids("LlamaTokenizer", R"("add_bos_token": false, "add_eos_token": true, )" + tokens) ==
         Ids{1202});
-  CHECK(ids("GPTNeoXTokenizer", R"("add_eos_token": true)") == Ids{1200});  // its <|endoftext|>
   const uint64_t identity = HuggingFaceTokenizer(write()).identity();
-  CHECK(ids("GPTNeoXTokenizer", R"("add_bos_token": true)") == Ids{1200});
+  CHECK(ids("LlamaTokenizer", R"("add_bos_token": true, "add_eos_token": true, )" + tokens) ==
+        Ids{1201, 1202});
   CHECK(HuggingFaceTokenizer(write()).identity() != identity);
 
   json["post_processor"] = {
@@ -318,26 +316,6 @@ TEST_CASE_FIXTURE(Fixture, "classes that put their begin and end token themselve
   CHECK(ids("LlamaTokenizer", tokens) == Ids{1201});
   CHECK(ids("GPTNeoXTokenizer", tokens).empty());
   CHECK(ids("Qwen2Tokenizer", tokens) == Ids{7});
-
-  folder.write("special_tokens_map.json", R"({"bos_token": "<|im_end|>"})");
-  CHECK(ids("LlamaTokenizer", tokens) == Ids{1202});
-  CHECK(ids("LlamaTokenizer", R"("added_tokens_decoder": {}, )" + tokens) == Ids{1201});
-}
-
-TEST_CASE_FIXTURE(Fixture, "begin and end tokens that are none") {
-  const auto error_with = [&](const char* keys) {
-    folder.write("tokenizer_config.json",
-                 fmt::format(R"({{"tokenizer_class": "LlamaTokenizer"{}}})", keys));
-    return test::error_of([&] { HuggingFaceTokenizer{write()}; });
-  };
-  CHECK(test::contains(error_with(""),
-                       "tokenizer_config.json: bos_token: the tokenizer has no "
-                       "token \"<s>\", which LlamaTokenizer adds"));
-  CHECK(test::contains(error_with(R"(, "bos_token": null)"),
-                       "bos_token: expected a string, got null"));
-  CHECK(error_with(R"(, "add_bos_token": false)") == "");
-  CHECK(test::contains(error_with(R"(, "add_bos_token": 1)"),
-                       "add_bos_token: expected true or false, got number"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "another file is another tokenizer") {

@@ -1,4 +1,5 @@
-// Every component of the tokenizers library, with every key that it writes
+// Every key that transformers reads of a tokenizer_config.json (fixtures/tokenizers/classes.json),
+// and every component of the tokenizers library, with every key that it writes
 // (fixtures/tokenizers/keys.json, by tests/differential/tokenizer_keys.py): the component is
 // refused by its name, or each of its keys is read or on the list of ignored ones. A key counts as
 // read when a value that means nothing is refused with the key's name.
@@ -106,6 +107,41 @@ TEST_CASE("ignored keys: within a template, and of old versions") {
     metaspace["add_prefix_space"] = true;
     CHECK(complaint(with(stage, metaspace), {stage}, stage + " Metaspace") == "");
   }
+}
+
+// A key is read when a value that means nothing changes what some class does, and a note or an
+// error names the key.
+TEST_CASE("ignored keys: every key of a tokenizer_config.json is read or listed") {
+  const Json known = read_json_file(test::fixture_path("tokenizers/classes.json"));
+  test::TempFolder folder;
+  folder.write("tokenizer.json", fixture()["file"].dump());
+  int read = 0;
+  for (const Json& name : known["keys"]) {
+    const std::string key = name.text();
+    CAPTURE(key);
+    bool named = false, said = false;
+    for (const auto& [of, unused] : known["classes"].items()) {
+      Json config = {{"tokenizer_class", of}, {"add_bos_token", false}};
+      const auto outcome = [&] {
+        folder.write("tokenizer_config.json", config.dump());
+        std::string note;
+        const std::string error =
+            test::error_of([&] { note = HuggingFaceTokenizer(folder / "tokenizer.json").note(); });
+        return error + note;
+      };
+      const std::string before = outcome();
+      config[key] = Json::parse("{\"absurd\": [1]}");
+      const std::string after = outcome();
+      said |= before != after;
+      named |= before != after && test::contains(after, key);
+    }
+    const bool ignored = is_ignored("tokenizer_config", key);
+    if (ignored) met.emplace("tokenizer_config", key);
+    CHECK(named != ignored);
+    CHECK(said != ignored);
+    read += named ? 1 : 0;
+  }
+  CHECK(read > 20);
 }
 
 TEST_CASE("ignored keys: all of the list were met, each with a reason") {

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/json.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::data {
@@ -55,6 +56,28 @@ TEST_CASE("the tokenizer of a folder") {
   }
 }
 
+TEST_CASE("a copy is the same tokenizer beside a model of any type") {
+  const test::TempFolder from, to;
+  const auto check = [&](const std::string& expected) {
+    to.write("config.json", R"({"model_type": "llama"})");
+    copy_tokenizer_files(from.path().string(), to.path());
+    CHECK(read_json_file(to / "tokenizer_config.json") == Json::parse(expected));
+    const auto copy = make_tokenizer(to.path().string());
+    CHECK(copy->identity() == make_tokenizer(from.path().string())->identity());
+    CHECK(copy->note() == "");
+  };
+  Json file = read_json_file(test::fixture_path("tokenizers/gpt_neox/tokenizer.json"));
+  file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
+  from.write("tokenizer.json", file.dump());
+  check(R"({"add_prefix_space": true, "tokenizer_class": "PreTrainedTokenizerFast"})");
+  from.write("config.json", R"({"model_type": "gpt_neox"})");
+  check(R"({"tokenizer_class": "GPTNeoXTokenizerFast"})");
+  from.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  check(R"({"eos_token": "<|endoftext|>", "tokenizer_class": "GPTNeoXTokenizerFast"})");
+  from.write("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})");
+  check(R"({"tokenizer_class": "GPT2Tokenizer"})");
+}
+
 TEST_CASE("ids that a tokenizer does not have, which its text leaves out") {
   const std::string file = test::fixture_path("tokenizers/qwen2/tokenizer.json").string();
   const auto tokenizer = make_tokenizer(file);
@@ -82,7 +105,8 @@ TEST_CASE("which files are copied") {
   from.write("mine.json", text);
   copy_tokenizer_files((from / "mine.json").string(), other.path());
   CHECK(read_file(other / "tokenizer.json") == text);
-  CHECK(!std::filesystem::exists(other / "tokenizer_config.json"));
+  CHECK(read_json_file(other / "tokenizer_config.json") ==
+        Json{{"tokenizer_class", "PreTrainedTokenizerFast"}});
   copy_tokenizer_files("bytes", "/no/such/folder");
 }
 
