@@ -2,6 +2,7 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace fsdp::optim {
 namespace {
@@ -10,6 +11,25 @@ namespace {
 #define FSDP_FEW_STATES(_, Rule) static_assert(rules::Rule::kStates.size() <= 2);
 FSDP_RULES(FSDP_FEW_STATES, )
 #undef FSDP_FEW_STATES
+
+// What a configuration checks key by key, a program of one's own may get wrong.
+void check_options(const OptimizerOptions& o) {
+  const auto check = [](std::string_view name, double value, double most, bool below) {
+    FSDP_CHECK(value >= 0 && (below ? value < most : value <= most),
+               "[optimizer] {}: expected a number from 0 to {}{}, got {}", name,
+               below ? "below " : "", most, value);
+  };
+  for (const auto& [name, value] : {std::pair{"beta1", o.beta1},
+                                    {"beta2", o.beta2},
+                                    {"rho", o.rho},
+                                    {"momentum", o.momentum}}) {
+    check(name, value, 1, true);
+  }
+  check("dampening", o.dampening, 1, false);
+  constexpr double kMost = std::numeric_limits<double>::max();
+  check("epsilon", o.epsilon, kMost, false);
+  check("weight_decay", o.weight_decay, kMost, false);
+}
 
 // f(TypeTag<Rule>{}), the rule of the kind.
 template <typename F>
@@ -32,6 +52,7 @@ Optimizer::Optimizer(std::vector<OptimizerShard> shards, const OptimizerOptions&
       options_(options),
       matrices_(std::move(matrices)),
       names_(optim::state_names(options)) {
+  check_options(options_);
   Backend& backend = backend_of(shards_, "optimizer");
   if (matrices_.rule) matrix_names_ = matrices_.rule->state_names();
   FSDP_CHECK(!matrices_.rule || !matrices_.collectives || matrices_.collectives == &backend,

@@ -104,6 +104,8 @@ void check_options(const FsdpOptions& options, int world) {
              name_of(wide), name_of(*options.master_dtype));
   FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
              options.units_in_flight);
+  FSDP_CHECK(options.micro_steps >= 1, "[fsdp] micro_steps: expected at least 1, got {}",
+             options.micro_steps);
 }
 
 namespace {

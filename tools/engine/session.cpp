@@ -53,9 +53,22 @@ double Session::token_weight(const Batch& batch) {
 
 // ---------------------------------------------------------------------------- Steps
 
+void Session::check(const Batch& batch) const {
+  FSDP_CHECK(!options_.fsdp.fixed_order || batch.rows_per_pass > 0,
+             "[session] batch.rows_per_pass: expected at least 1 with fixed_order: which rows are "
+             "computed together must not depend on the number of ranks");
+  const int64_t own = count_targets(batch);
+  FSDP_CHECK(
+      options_.loss_mean != LossMean::kTokens || batch.global_label_tokens >= own,
+      "[session] batch.global_label_tokens: expected the sum over all ranks, at least the {} "
+      "of this rank, got {}",
+      own, batch.global_label_tokens);
+}
+
 StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training,
                                      const std::function<bool()>& stop) {
   const int parts = options_.fsdp.micro_steps;
+  check(batch);
   for (int i = 0; i < parts; ++i) {
     if (i > 0 && stop && stop()) {
       restart_step();

@@ -51,6 +51,7 @@ class Session : public Engine {
   DType compute_dtype() const { return options_.fsdp.param_dtype; }
 
  private:
+  void check(const Batch& batch) const;  // Error for what would train something else
   DeviceBatch upload(const Batch& batch);
   // The weight of one labelled token in the step's loss.
   double token_weight(const Batch& batch);

@@ -1,10 +1,32 @@
 // The order of a step, and the checks that keep it.
 #include "tools/engine/train_step.h"
 
+#include <cmath>
+
+#include "comm/agreement.h"
 #include "core/host_inputs.h"
 #include "core/scope.h"
 
 namespace fsdp {
+namespace {
+
+// Ranks that update in different ways would hold different models.
+std::vector<std::string> texts_of(const TrainStepOptions& options) {
+  const optim::OptimizerOptions& o = options.optimizer;
+  const optim::LossScalerOptions& scale = options.loss_scale;
+  return {fmt::format("optimizer {}", optim::name_of(o.kind)),
+          fmt::format("weight_decay {}", o.weight_decay),
+          fmt::format("betas {} {}", o.beta1, o.beta2),
+          fmt::format("rho {}", o.rho),
+          fmt::format("epsilon {}", o.epsilon),
+          fmt::format("momentum {} {} {}", o.momentum, o.dampening, o.nesterov),
+          fmt::format("state_dtype {}", o.state_dtype ? name_of(*o.state_dtype) : "none"),
+          fmt::format("rounding {} {}", o.rounds_masters_by_chance, o.rounding_seed),
+          fmt::format("clip_norm {} {}", options.clip_norm, options.clip_power),
+          fmt::format("loss_scale {}", scale.initial)};
+}
+
+}  // namespace
 
 TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator& world,
                      const TrainStepOptions& options)
@@ -16,6 +38,7 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
     sharded_.allocate_pages();
     return;
   }
+  comm::check_same_on_all(*across_, "options of a step", texts_of(options));
   const std::vector<OptimizerShard> shards = sharded.optimizer_shards();
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded.mesh().scalars(), options.clip_norm,
                                               options.clip_power, &sharded.backend());
@@ -104,6 +127,8 @@ Tensor TrainStep::sum_of_losses(Tensor& losses) {
 
 StepHandle TrainStep::update(double learning_rate) {
   FSDP_CHECK(optimizer_, "[train_step] update: made without training");
+  FSDP_CHECK(std::isfinite(learning_rate) && learning_rate >= 0,
+             "[train_step] learning rate: expected a number from 0, got {}", learning_rate);
   enter("update", done_ == micro_steps_, "all micro-steps");
   const PhaseScope phase(phases_, "optimizer");
   const Scope scope(sharded_.backend(), "optimizer");

@@ -54,6 +54,44 @@ TEST_CASE("session: token and position table as units of their own need two buff
                        .release_arena = true}) == "");
 }
 
+// What a program of one's own may get wrong, and would otherwise train as something else.
+TEST_CASE("session: options and batches that would train something else are refused") {
+  CHECK(error_with(1, {.micro_steps = 0}) ==
+        "rank 0: [fsdp] micro_steps: expected at least 1, got 0");
+  CHECK(test::contains(
+      error_with(2, {.accumulation = comm::Accumulation::kReduceEach, .fixed_order = true}),
+      "[session] batch.rows_per_pass: expected at least 1 with fixed_order"));
+  const auto with = [](const std::function<void(SessionOptions&, int rank)>& change,
+                       int64_t labels = 10, double rate = 1e-3) {
+    return test::error_of([&] {
+      comm::run_local_ranks(2, [&](comm::Communicator& world) {
+        SessionOptions options;
+        options.model = test::tiny_gpt2();
+        options.max_length = 6;
+        change(options, world.rank());
+        Session session(world, test::on_cpu(), options);
+        session.initialise(models::from_scratch(3));
+        const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
+        session.train_step(
+            make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, labels), rate, 0);
+      });
+    });
+  };
+  const auto nothing = [](SessionOptions&, int) {};
+  CHECK(with(nothing) == "");
+  CHECK(test::contains(with(nothing, 4),
+                       "batch.global_label_tokens: expected the sum over all "
+                       "ranks, at least the 5 of this rank, got 4"));
+  CHECK(test::contains(with(nothing, 10, -1), "learning rate: expected a number from 0, got -1"));
+  CHECK(test::contains(with(nothing, 10, NAN), "learning rate: expected a number from 0, got nan"));
+  CHECK(test::contains(with([](SessionOptions& o, int) { o.optimizer.beta1 = 1.5; }),
+                       "[optimizer] beta1: expected a number from 0 to below 1, got 1.5"));
+  CHECK(test::contains(with([](SessionOptions& o, int) { o.optimizer.weight_decay = NAN; }),
+                       "[optimizer] weight_decay: expected a number from 0"));
+  CHECK(test::contains(with([](SessionOptions& o, int rank) { o.optimizer.beta1 = rank * 0.5; }),
+                       "different options of a step"));
+}
+
 // The mean of -ln p(token t) at every position t, of the logits.
 double unshifted_loss(const std::vector<double>& logits, const std::vector<int32_t>& tokens) {
   const size_t vocabulary = logits.size() / tokens.size();
