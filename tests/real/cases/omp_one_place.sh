@@ -1,6 +1,6 @@
 # OMP_PLACES with one core
 # why: a single place is what the user wants, and costs the other cores
-# source: https://www.openmp.org/spec-html/5.2/openmpse106.html
+# source: https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fPLACES.html
 # before: one thread, without a word
 # expect: 1 of
 # expect: status 0
