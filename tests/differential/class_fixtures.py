@@ -155,15 +155,21 @@ def classes():
 def main():
     where = Path(sys.argv[1])
     (where / "classes.json").write_text(json.dumps(classes(), indent=1) + "\n")
-    lines = []
+    lines, results = [], []  # many folders give the same ids and text
     for kind, changes, keys, config, file in folders():
         made = {"tokenizer": kind, "changes": changes, "keys": keys, "config": config, "file": file}
         made.update(record(files_of(changes, keys, config, file), kind))
+        if "ids" in made:
+            result = {"ids": made.pop("ids"), "text": made.pop("text")}
+            if result not in results:
+                results.append(result)
+            made["result"] = results.index(result)
         lines.append(json.dumps({k: v for k, v in made.items() if v not in (None, {})}, ensure_ascii=False, separators=(",", ":")))
     head = {"made_by": f"transformers {transformers.__version__}, tokenizers {tokenizers.__version__}", "text": TEXT,
             "changes": CHANGES, "files": FILES,
-            "tokenizers": {kind: tokenizer_json(kind) for kind in ("level", "sequence", "llama")}}  # fmt: skip
-    text = json.dumps(head, ensure_ascii=False)[:-1] + ', "folders": [\n' + ",\n".join(lines) + "\n]}\n"
+            "tokenizers": {kind: tokenizer_json(kind) for kind in ("level", "sequence", "llama")},
+            "results": results}  # fmt: skip
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"folders":[\n' + ",\n".join(lines) + "\n]}\n"
     (where / "class_folders.json").write_text(text)
 
 

@@ -68,9 +68,10 @@ void check(const Json& made) {
     return;
   }
   const HuggingFaceTokenizer tokenizer = folder.open();
-  const auto ids = made.at("ids").get<std::vector<int32_t>>();
+  const Json& result = fixture().at("results").at(made.at("result").get<size_t>());
+  const auto ids = result.at("ids").get<std::vector<int32_t>>();
   CHECK(tokenizer.encode(fixture().at("text").text()) == ids);
-  CHECK(tokenizer.decode(ids) == made.at("text").text());
+  CHECK(tokenizer.decode(ids) == result.at("text").text());
   // A class's own token that the vocabulary lacks closes no document here.
   const auto known =
       static_cast<int32_t>(fixture().at("tokenizers").at(kind).at("model").at("vocab").size());
@@ -83,9 +84,7 @@ TEST_CASE("class rules: ids and texts of every class, key by key") {
   std::set<std::string> classes;
   int64_t folders = 0;
   for (const Json& made : fixture().at("folders")) {
-    Json shown = made;
-    shown.erase("ids");
-    INFO(shown.dump());
+    INFO(made.dump());
     check(made);
     ++folders;
     if (made.contains("class")) classes.insert(made.at("class").text());
