@@ -225,13 +225,17 @@ void add_bench_comm(const Command& bench, ChosenCommand& chosen) {
                   "can use")
       .one_of({"auto", "nccl", "threads", "shared", "mpi"});
   const UseSuite use_suite = add_case_options(command, *options);
-  command.add_option("--suite", options->suite,
-                     "a new folder for the results of every collective from 32 MiB to 1 GiB, "
-                     "doubling: meta.txt, results.csv, summary.txt");
+  command
+      .add_option("--suite", options->suite,
+                  "a new folder for the results of every collective from 32 MiB to 1 GiB, "
+                  "doubling: meta.txt, results.csv, summary.txt")
+      .path();
   const Option bar = add_gate_options(command, *options);
-  command.add_option("--update-rates", options->update_rates,
-                     "set the link between these ranks in this file of rates, which explain "
-                     "--save-rates made");
+  command
+      .add_option("--update-rates", options->update_rates,
+                  "set the link between these ranks in this file of rates, which explain "
+                  "--save-rates made")
+      .path();
   command.add_flag("--json", options->json, "print JSON, one line per row");
   add_rank_options(command, options->launch);
   add_listed_flags(command, {FlagOf::kComputing, FlagOf::kCollectives}, options->launch);

@@ -71,8 +71,10 @@ void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
       "kernels",
       "every kernel by itself, forward and backward: time, bytes, FLOPs, and how much of a copy's "
       "and a large product's rate it reaches; each call uses different memory from the one before");
-  command.add_option("--model", options->extents.model,
-                     "whose sizes: a folder or a preset (default: gpt2-124m)");
+  command
+      .add_option("--model", options->extents.model,
+                  "whose sizes: a folder or a preset (default: gpt2-124m)")
+      .path();
   command.add_option("--shape", options->extents.shape,
                      "other sizes than the model's, such as hidden=1024,ffn=4096; also heads, "
                      "kv_heads, head_dim, vocabulary, and elements of the optimizer's shard");
@@ -99,6 +101,7 @@ void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
   const Option json = command.add_flag("--json", options->json, "print JSON");
   command.add_flag("--csv", options->csv, "print CSV").excludes(json);
   command.add_option("--save", options->save, "also write JSON there, as --baseline reads it")
+      .path()
       .check(not_empty);
   add_listed_flags(command, {FlagOf::kComputing, FlagOf::kKernels}, options->launch);
   command.when_chosen([&chosen, options] {

@@ -70,6 +70,7 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--rates", options->rates,
                   "file with what calls take and how fast links are, for the predicted times "
                   "[an A100 80 GB, eight in a machine]")
+      .path()
       .check(not_empty);
   command.add_flag("--measure", options->measure,
                    "measure on this machine what the calls take that have no row in the file of "
@@ -77,6 +78,7 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
   command
       .add_option("--save-rates", options->save_rates,
                   "write the rates there, with what was measured")
+      .path()
       .check(not_empty);
   command.when_chosen([&chosen, options] { chosen = [options] { return explain(*options); }; });
 }

@@ -170,7 +170,8 @@ TEST_CASE("inspect: what does not fit is in the result, and what is no model is 
   scratch.write("tokenizer.json", R"({"model":{"type":"Unigram"}})");
   found = inspect({.source = scratch.path().string()});
   CHECK(contains(found.weights->problem, "missing: transformer.wte.weight"));
-  CHECK(contains(found.weights->problem, "unexpected: model.norm.weight"));
+  CHECK(contains(found.weights->problem, "unexpected: model.embed_tokens.weight"));
+  CHECK(contains(found.weights->problem, "unexpected: 19 more"));
   CHECK(contains(found.tokenizer->problem, "Unigram"));
   CHECK(contains(format_inspection(found), "PROBLEM: "));
   CHECK(contains(test::error_of([] { inspect({.source = "other"}); }),
