@@ -20,7 +20,7 @@ const Family& family_of(std::string_view name) {
     if (family->name == name) return *family;
     known.push_back(family->name);
   }
-  fail("model family: expected one of {}, got '{}'", fmt::join(known, ", "), name);
+  fail("model family: expected one of {}, got \"{}\"", fmt::join(known, ", "), name);
 }
 
 ModelConfig family_defaults(const std::string& name) {
@@ -56,7 +56,7 @@ ModelConfig preset(const std::string& name) {
     }
   }
   if (const std::string near = near_preset(name); !near.empty()) {
-    fail("preset: unknown name '{}'; the nearest is {}", name, near);
+    fail("preset: unknown name \"{}\"; the nearest is {}", name, near);
   }
   fail("preset: expected one of {}, got '{}'", fmt::join(preset_names(), ", "), name);
 }

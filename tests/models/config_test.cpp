@@ -403,7 +403,7 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
 std::string no_t5() {
   std::vector<std::string_view> names;
   for (const Family* family : families()) names.push_back(family->name);
-  return fmt::format("model family: expected one of {}, got 't5'", fmt::join(names, ", "));
+  return fmt::format("model family: expected one of {}, got \"t5\"", fmt::join(names, ", "));
 }
 
 TEST_CASE("config: what this build cannot do is refused") {

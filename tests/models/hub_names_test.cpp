@@ -36,7 +36,7 @@ TEST_CASE("hub names: the nearest name, where one is near") {
   CHECK(near_preset("my-model") == "");
   CHECK(near_preset("") == "");
   CHECK(test::error_of([] { preset("pythia-1bb"); }) ==
-        "preset: unknown name 'pythia-1bb'; the nearest is pythia-1b");
+        "preset: unknown name \"pythia-1bb\"; the nearest is pythia-1b");
 }
 
 }  // namespace

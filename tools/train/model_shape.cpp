@@ -147,7 +147,9 @@ void check_can_be_saved(const config::TrainConfig& config, const models::ModelCo
 
 }  // namespace
 
-models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary) {
+namespace {
+
+models::ModelConfig shape_of(const config::TrainConfig& config, int64_t vocabulary) {
   const config::ModelSection& c = config.model;
   models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(config);
   if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
@@ -170,6 +172,22 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   check_parts(c, model);
   check_can_be_saved(config, model);
   return model;
+}
+
+}  // namespace
+
+models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary) {
+  try {
+    return shape_of(config, vocabulary);
+  } catch (const Error& error) {  // models knows no keys
+    std::string what = error.what();
+    for (const auto& [said, key] :
+         {std::pair<std::string_view, std::string_view>{"model family: ", "model.model_type: "},
+          {"preset: ", "model.preset: "}}) {
+      if (what.starts_with(said)) what.replace(0, said.size(), key);
+    }
+    fail("{}", config::with_place(config, what));
+  }
 }
 
 std::string model_override(const std::string& name) {

@@ -144,7 +144,13 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
       fail("{}", config::with_place(config, error.what()));
     }
     tokenizer_name_ = tools::tokenizer_name(config);
-    tokenizer_ = data::make_tokenizer(tokenizer_name_);
+    try {
+      tokenizer_ = data::make_tokenizer(tokenizer_name_);
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      fail("{}",
+           what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what) : what);
+    }
     padding_ = data::padding_below(rows_of_table(config), *tokenizer_);
   });
   if (before_text) before_text(*tokenizer_);
