@@ -324,6 +324,8 @@ TEST_CASE_FIXTURE(Fixture, "a damaged cache is made again, and refused by those 
   std::string version = good;
   version[good.size() - 72 + 8] = 1;
   damage(version, "its version is 1");
+  version[good.size() - 72 + 8] = 3;  // trained rows of JSON and UTF-16 as a text
+  damage(version, "its version is 3");
   std::string huge = good;
   huge.replace(good.size() - 72 + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
   damage(huge, "its size does not fit its footer");
