@@ -167,8 +167,10 @@ void add_what_to_continue(const Command& command, GenerateOptions& options) {
                          .excludes(text);
   const Option file =
       command
-          .add_option("--prompts", options.prompts_file,
-                      "a file of prompts: one a line or, in a .jsonl file, rows with text or ids")
+          .add_option(
+              "--prompts", options.prompts_file,
+              "a file of prompts: one a line or, in a file of JSON or of a table, rows with "
+              "text or ids")
           .path()
           .excludes(text)
           .excludes(ids);

@@ -32,10 +32,8 @@ struct GuestHelp {
   std::string tokens = guest_names<data::TokenFormat>(), labels = guest_names<GuestLabels>();
   std::string format =
       "auto: by the file's ending; jsonl: rows of JSON, one a line or in an array; csv, tsv: a "
-      "table "
-      "with a header; text: whatever is in the file; alpaca: rows of instruction, input and "
-      "output; "
-      "squad: the questions of a file of SQuAD v1.1; ";
+      "table with a header; text: whatever is in the file; alpaca: rows of instruction, input and "
+      "output; squad: the questions of a file of SQuAD v1.1; ";
   std::string row_template =
       "how a row's fields become a text: alpaca, alpaca_short, squad, " +
       guest_names<data::NamedTemplate>() +

@@ -96,9 +96,10 @@ std::string excess(int threads, const CoreSharing& cores) {
     return threads == 1 ? fmt::format("{} ranks share {} cores: fewer ranks are faster",
                                       cores.ranks, cores.usable)
                         : fmt::format(
-                              "{} ranks of {} threads share {} cores: fewer threads are "
+                              "{} rank{} of {} threads share{} {} cores: fewer threads are "
                               "faster",
-                              cores.ranks, threads, cores.usable);
+                              cores.ranks, cores.ranks == 1 ? "" : "s", threads,
+                              cores.ranks == 1 ? "s" : "", cores.usable);
   }
   if (threads > 1 && cores.quota.cpus > 0 && threads > share_of(cores)) {
     return fmt::format(

@@ -65,7 +65,7 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
   if (config.train.save) {
     run->phase("saving", [&](Session& s) { walk_saved(s, saved_dtype(config)); });
   }
-  if (config.sample.tokens > 0) {
+  if (config.sample.tokens > 0 && data.prompt_tokens > 0) {
     run->phase("sample", [&](Session& s) {
       generate_tokens(s, {.tokens = config.sample.tokens},
                       {std::vector<int32_t>(static_cast<size_t>(data.prompt_tokens), 0)});

@@ -16,7 +16,7 @@ struct PredictedData {
   std::vector<data::BatchShape> validation_batches;  // none: no evaluation
   int64_t rows_per_pass = 0;                         // see Batch
   bool hides_padding = false;                        // batches have a mask
-  int64_t prompt_tokens = 1;                         // of the sample
+  int64_t prompt_tokens = 1;                         // of the sample; 0: there is none
 };
 // Where there is no data yet: full batches of full length.
 PredictedData data_of(const config::TrainConfig& config, int ranks);

@@ -183,6 +183,7 @@ std::string TrainingRun::sample() {
   const PhaseScope phase(session_->phases(), "sample");
   const data::Tokenizer& tokenizer = data_.tokenizer();
   const std::vector<int32_t> prompt = sample_prompt(c.prompt, tokenizer);
+  if (prompt.empty()) return "sample: none: no token of sample.prompt, and no end-of-text to begin";
   const int32_t largest = *std::max_element(prompt.begin(), prompt.end());
   if (largest >= model_.vocabulary) {
     return fmt::format(

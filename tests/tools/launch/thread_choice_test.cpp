@@ -127,6 +127,11 @@ TEST_CASE(
         "ranks of 4 threads share 2 cores: fewer threads are faster");
 }
 
+TEST_CASE("threads: one rank with more threads than cores") {
+  CHECK(choose_threads(4, {.usable = 2, .of_machine = 2}).warning ==
+        "1 rank of 4 threads shares 2 cores: fewer threads are faster");
+}
+
 TEST_CASE("threads: the CPU time of a control group is shared by its ranks") {
   const auto with = [](double cpus, int ranks, int usable = 8) {
     return CoreSharing{.usable = usable,
