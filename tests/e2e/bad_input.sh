@@ -78,7 +78,7 @@ try 'no row is left: all 30 would be skipped, the first in line 1: no field "sto
   --config config.yaml --set data.field=story --set data.bad_rows=skip
 try 'data\.subset\.n: expected 1 to 30, the rows of good\.jsonl, got 31' --config config.yaml \
   --set data.subset.n=31
-try 'data\.subset\.n: expected files of rows \(JSONL\), got config\.yaml' --config config.yaml \
+try 'data\.subset\.n: expected files of rows \(of JSON or a table\), got config\.yaml' --config config.yaml \
   --set data.train=config.yaml --set data.subset.n=1
 try 'data\.train: bad\*\.jsonl: no file matches this pattern' --config config.yaml \
   --set 'data.train=bad*.jsonl'

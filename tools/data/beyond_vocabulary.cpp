@@ -57,14 +57,12 @@ void check_tokens_below(int64_t rows, const TokenCache& cache, const TokenSource
     });
     return;
   }
-  for (const auto& file : source.files) {
-    for_each_document(file, source.text, [&](const Document& document) {
-      check(document, [&](const std::string& token) {
-        const MappedFile mapped(file);
-        return fmt::format("{}:{}", file.string(), line_of(document, mapped.text(), token));
-      });
+  for_each_document(source.files, source.text, [&](const Document& document) {
+    check(document, [&](const std::string& token) {
+      const MappedFile mapped(source.files[document.file_number]);
+      return fmt::format("{}:{}", mapped.path().string(), line_of(document, mapped.text(), token));
     });
-  }
+  });
 }
 
 int32_t padding_below(int64_t rows, const Tokenizer& tokenizer) {

@@ -10,7 +10,7 @@
 
 namespace fsdp::data {
 
-// As parse_json_line(), but each of these three words is a number, 0.
+// As parse_json_line(), but each of these three words is the number that it names.
 Json parse_json_row(std::string_view text, const std::string& where);
 
 }  // namespace fsdp::data

@@ -42,11 +42,27 @@ Prompt prompt_of_row(const Json& row, const std::string& where) {
   return {where, row["text"].get<std::string>(), std::nullopt};
 }
 
+// A prompt may be JSON, but not such JSON as a file of rows begins with.
+void check_no_rows(std::string_view text, const std::string& file) {
+  const std::string_view row = first_object(text);
+  try {
+    if (row.empty()) return;
+    prompt_of_row(parse_json_row(row, ""), "");
+  } catch (const Error&) {
+    return;
+  }
+  fail(
+      "{}: it begins with a row of JSON, but its name is that of a plain text: rows are read of a "
+      "file whose name ends with .jsonl",
+      file);
+}
+
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   const MappedFile mapped(file);
-  check_kind(mapped, TextFormat::kAuto);
+  const std::string other = other_kind(mapped);
+  FSDP_CHECK(other.empty(), "{}: {}", file.string(), other);
   const std::string_view text = without_byte_order_mark(mapped.text());
   const TextFormat format = format_of(file, TextFormat::kAuto);
   std::vector<Prompt> prompts;
@@ -58,6 +74,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     };
   };
   if (format == TextFormat::kText) {
+    check_no_rows(text, file.string());
     for_each_span(text, Spans::kLines, file.string(), each([](auto line, const auto& where) {
                     if (line.ends_with('\r')) line.remove_suffix(1);
                     return Prompt{where, std::string(line), std::nullopt};

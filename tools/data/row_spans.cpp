@@ -150,10 +150,6 @@ bool goes_on(Place& place, char after_first, const std::string& file) {
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 // Of an indented object the first line is short; another member, or what a bracket opened, follows.
 bool goes_on_behind_line(std::string_view text) {
   constexpr size_t kLongest = 4096;
@@ -232,6 +228,31 @@ std::string_view span_at(std::string_view text, Spans spans) {
   if (spans == Spans::kValues) return text.substr(0, end_of_value(text));
   const bool element = spans == Spans::kElements;
   return without_blanks_behind(text.substr(0, element ? end_of_element(text) : text.find('\n')));
+}
+
+std::string_view first_object(std::string_view text) {
+  const bool elements = spans_of(text) == Spans::kElements;
+  const size_t first = text.find_first_not_of(elements ? " \t\r\n[" : kBlank);
+  if (first == text.npos || text[first] != '{') return "";
+  text.remove_prefix(first);
+  const size_t end = std::min(end_of_value(text), text.size());
+  const size_t next = text.find_first_not_of(elements ? kBlank : " \t\r", end);
+  const std::string_view may_follow = elements ? ",]" : "\n{";
+  const bool goes_on = next == text.npos || may_follow.find(text[next]) != may_follow.npos;
+  return goes_on ? text.substr(0, end) : "";
+}
+
+std::string_view first_member(std::string_view text) {
+  std::string_view name;
+  for (const char expected : {'{', '"', ':'}) {
+    text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
+    if (!text.starts_with(expected)) return "";
+    text.remove_prefix(1);
+    if (expected != '"') continue;
+    name = text.substr(0, text.find('"'));
+    text.remove_prefix(std::min(name.size() + 1, text.size()));
+  }
+  return name;
 }
 
 }  // namespace fsdp::data

@@ -33,6 +33,13 @@ void for_each_span(std::string_view text, Spans spans, const std::string& file,
 // The row at the beginning of this text, without the text that follows it.
 std::string_view span_at(std::string_view text, Spans spans);
 
+// The object that a text of rows begins with, also within an array; all the rest of the text where
+// the object does not end. "": the text begins otherwise, or goes on behind the object as rows do
+// not.
+std::string_view first_object(std::string_view text);
+// The name of the first member of the object at the beginning of this text; "": there is none.
+std::string_view first_member(std::string_view text);
+
 // The same of what lies within another span: `outer` is a span of the file, `use` gets spans of the
 // file too. Error for text that is no array.
 void for_each_element(const RowSpan& outer, const std::string& file,

@@ -15,9 +15,10 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
   TextOptions options = given;
   options.row_template = given.template_of_rows();
   for (const auto& file : files) {
-    FSDP_CHECK(has_rows(file, options),
-               "data.subset.n: expected files of rows (JSONL), got {}, a text without rows",
-               file.string());
+    FSDP_CHECK(
+        has_rows(file, options),
+        "data.subset.n: expected files of rows (of JSON or a table), got {}, a text without rows",
+        file.string());
   }
   std::vector<RowPlace> places;  // of the rows of all files
   // For each file, how many rows it and the files before it have.

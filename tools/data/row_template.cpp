@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -45,13 +46,18 @@ const Json* given(const Json& row, const std::string& field) {
   return empty ? nullptr : value;
 }
 
+// Python writes NaN for a text that is missing.
+std::string kind_of(const Json& value) {
+  return value.is_number() && std::isnan(value.get<double>()) ? "NaN" : value.type_name();
+}
+
 }  // namespace
 
 std::string field_of(const Json& row, const std::string& where, const std::string& field) {
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
   FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {})", where, field, keys_of(row));
   FSDP_CHECK(row[field].is_string(), "{}: field \"{}\": expected a string, got {}", where, field,
-             row[field].type_name());
+             kind_of(row[field]));
   return row[field].text();
 }
 
@@ -64,7 +70,7 @@ std::string text_of(const Json& row, const std::string& where, const std::string
   std::string out;
   for (const Json& item : *value) {
     FSDP_CHECK(item.is_string(), "{}: field \"{}\": expected strings in the list, got {}", where,
-               field, item.type_name());
+               field, kind_of(item));
     out += (out.empty() ? "" : " ") + item.text();
   }
   return out;

@@ -264,6 +264,10 @@ class JoinedSequences final : public Sequences {
     const Place at = place(index);
     return at.set->label_tokens(at.index, length, rules);
   }
+  bool is_trained(int64_t index, int64_t length, const InputRules& rules) const override {
+    const Place at = place(index);
+    return at.set->is_trained(at.index, length, rules);
+  }
   void append(int64_t index, int64_t length, const InputRules& rules,
               LabelledRows& out) const override {
     const Place at = place(index);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {
@@ -57,6 +58,8 @@ Table::Table(std::string_view text, char separator, const std::string& file)
     const std::string_view record = record_at(rest);
     found = !is_blank(record);
     if (found) names_ = cells_of(record, fmt::format("{}:{}", file, line_));
+    FSDP_CHECK(!found || first_invalid_utf8(record) == record.size(),
+               "{}:{}: invalid UTF-8 in the names of the columns", file, line_);
     const size_t next = behind_line_end(rest, record.size());
     line_ += line_ends(rest.substr(0, next));
     begin_ += next;

@@ -35,7 +35,7 @@ const Ending* ending_of(const std::filesystem::path& file) {
 
 // What other files begin with. In `command` FILE is the file, and OUT the file that the command
 // makes: the same name with `ending` in place of its own ending. Without OUT: it has a name of its
-// own.
+// own; a command with an `ending` wants the file to have that ending, and else OUT.
 struct Kind {
   std::string_view begin;
   size_t at;
@@ -43,11 +43,11 @@ struct Kind {
 };
 using namespace std::string_view_literals;
 constexpr std::array<Kind, 21> kKinds = {{
-    {"\x1f\x8b"sv, 0, "a file compressed by gzip", "gzip -dk FILE", ""},
-    {"\x28\xb5\x2f\xfd"sv, 0, "a file compressed by zstd (Zstandard)", "zstd -d FILE", ""},
-    {"\3757zXZ\0"sv, 0, "a file compressed by xz", "xz -dk FILE", ""},
-    {"1AY&SY"sv, 4, "a file compressed by bzip2", "bzip2 -dk FILE", ""},
-    {"\x04\x22\x4d\x18"sv, 0, "a file compressed by lz4", "lz4 -d FILE", ""},
+    {"\x1f\x8b"sv, 0, "a file compressed by gzip", "gzip -dk FILE", ".gz"},
+    {"\x28\xb5\x2f\xfd"sv, 0, "a file compressed by zstd (Zstandard)", "zstd -d FILE", ".zst"},
+    {"\3757zXZ\0"sv, 0, "a file compressed by xz", "xz -dk FILE", ".xz"},
+    {"1AY&SY"sv, 4, "a file compressed by bzip2", "bzip2 -dk FILE", ".bz2"},
+    {"\x04\x22\x4d\x18"sv, 0, "a file compressed by lz4", "lz4 -d FILE", ".lz4"},
     {"7z\xbc\xaf\x27\x1c"sv, 0, "an archive of 7-Zip", "7z x FILE", ""},
     {"PK\x03\x04"sv, 0, "an archive of zip (as .xlsx, .docx and .npz are)", "unzip FILE", ""},
     {"ustar"sv, 257, "an archive of tar", "tar -xf FILE", ""},
@@ -100,10 +100,17 @@ std::string text_of(const Kind& kind, const std::filesystem::path& file) {
   const std::string what = "expected a text of UTF-8, got " + std::string(kind.name);
   if (kind.command.empty())
     return what + "; write it as JSONL or CSV with the program that made it";
+  std::string command(kind.command), ending(kind.ending);
+  const std::string own = file.extension().string();
+  const bool makes_name = command.find("OUT") == std::string::npos;
+  if (makes_name && !ending.empty() && own != ending) {
+    command = command.substr(0, command.find(' ')) + " -dc FILE > OUT";
+    ending = ".unpacked";
+  }
   // A text keeps the ending that says its format: notes.txt, notes.utf8.txt.
-  const std::string kept = kind.ending == ".utf8" ? file.extension().string() : "";
-  const auto out = std::filesystem::path(file).replace_extension(std::string(kind.ending) + kept);
-  const std::string command = replaced(std::string(kind.command), "OUT", shell_word(out.string()));
+  if (ending == ".utf8" || ending == ".unpacked") ending += own;
+  const auto out = std::filesystem::path(file).replace_extension(ending);
+  command = replaced(command, "OUT", shell_word(out.string()));
   return fmt::format("{}; {} {}", what,
                      kind.begin.starts_with("version") ? "fetch it:" : "convert it:",
                      replaced(command, "FILE", shell_word(file.string())));
@@ -131,14 +138,13 @@ bool fits(const Kind& kind, std::string_view text) {
 constexpr size_t kLongestRow = size_t{16} << 20;
 constexpr size_t kBeginning = 4096;
 
+// A longer row is told by its beginning.
 bool begins_with_row(std::string_view text) {
-  text = text.substr(0, kLongestRow);
-  const Spans spans = spans_of(text);
-  const size_t first = text.find_first_not_of(spans == Spans::kElements ? " \t\r\n[" : " \t\r\n");
-  if (first == text.npos || text[first] != '{') return false;
+  const std::string_view beginning = text.substr(0, kLongestRow), row = first_object(beginning);
+  const bool is_cut = !row.empty() && row.end() == beginning.end() && text.size() > kLongestRow;
+  if (is_cut) return !first_member(row).empty();
   try {
-    const Json row = parse_json_row(span_at(text.substr(first), spans), "");
-    return row.is_object() && !row.empty();
+    return !row.empty() && !parse_json_row(row, "").empty();
   } catch (const Error&) {
     return false;
   }

@@ -175,16 +175,15 @@ std::string member_with_rows(std::string_view text) {
   const size_t line = std::min(text.find('\n'), text.size());
   const bool one_line = text.find_first_not_of(" \t\r\n", line) == text.npos;
   if (!one_line && spans_of(text) != Spans::kValues) return "";
-  std::string name;
-  for (const std::string_view expected : {"{", "\"", ":", "[", "{"}) {
+  const std::string_view name = first_member(text);
+  if (name.empty()) return "";
+  text.remove_prefix(static_cast<size_t>(name.end() - text.begin()) + 1);
+  for (const char expected : {':', '[', '{'}) {
     text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
     if (!text.starts_with(expected)) return "";
     text.remove_prefix(1);
-    if (expected != "\"") continue;
-    name = text.substr(0, text.find('"'));
-    text.remove_prefix(std::min(name.size() + 1, text.size()));
   }
-  return name;
+  return std::string(name);
 }
 
 // What a file of rows looks like instead, by the names of its fields; "": nothing.
@@ -215,12 +214,13 @@ std::string hint_of_format(std::string_view text, const std::string& file,
 }
 
 // Of a file of rows; one with line 0 where it has none.
-std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& file,
-                                     const TextOptions& options, size_t first_byte,
-                                     const UseDocument& use) {
+std::vector<SkippedRow> for_each_row(const MappedFile& mapped, std::string_view text,
+                                     const TextOptions& options, const UseDocument& use) {
   std::vector<SkippedRow> skipped;
-  const RowWalk rows(text, file, options, first_byte);
+  const std::string file = mapped.path().string();
+  const RowWalk rows(text, file, options, mapped.size() - text.size());
   int64_t number = 0;
+  uint64_t remembered = 0;  // from this byte on
   bool any = false;
   rows.walk([&](const FoundRow& row) {
     const std::string where = fmt::format("{}:{}", file, row.line);
@@ -230,14 +230,17 @@ std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& f
       parts = row.read(where);
     } catch (const Error& error) {
       const std::string which = rows.numbers_rows() ? fmt::format(" (row {})", number) : "";
-      const std::string hint = hint_of_format(text, file, options);
       if (options.bad_rows == BadRows::kFail) {
+        const std::string hint = hint_of_format(text, file, options);
         fail("{}{}{}{}", error.what(), which, hint.empty() ? "" : "; ", hint);
       }
       skipped.push_back({file, row.line, reason_of(error, where) + which});
     }
     if (parts) use({parts->text, parts->cue, parts->answer, row.place});
     any = any || parts;
+    if (row.place.begin - remembered < kForgetBytes) return;
+    forget_pages(mapped);
+    remembered = row.place.begin;
   });
   if (!any && skipped.empty()) return {{file, 0, "no rows"}};
   FSDP_CHECK(any, "{}: no row is left: all {} would be skipped, the first in line {}: {}", file,
@@ -253,15 +256,7 @@ std::vector<SkippedRow> documents_of(const std::filesystem::path& file, const Te
   const size_t skipped = mapped.size() - text.size();
   if (text.empty()) return {{file.string(), 0, "the file is empty"}};
   check_kind(mapped, options.format);
-  if (has_rows(file, options)) {
-    size_t remembered = 0;  // from this byte on
-    return for_each_row(text, file.string(), options, skipped, [&](const Document& row) {
-      use(row);
-      if (row.place.begin - remembered < kForgetBytes) return;
-      forget_pages(mapped);
-      remembered = row.place.begin;
-    });
-  }
+  if (has_rows(file, options)) return for_each_row(mapped, text, options, use);
   check_text(text, mapped, skipped);
   use({.text = text, .place = {.begin = skipped}, .file = &mapped});
   return {};
@@ -281,6 +276,7 @@ std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {
 
 std::vector<SkippedRow> for_each_document(const std::vector<std::filesystem::path>& files,
                                           const TextOptions& options, const UseDocument& use) {
+  FSDP_CHECK(!files.empty(), "[data] expected at least one file");
   TextOptions complete = options;
   complete.row_template = options.template_of_rows();
   std::vector<SkippedRow> out;
@@ -293,9 +289,10 @@ std::vector<SkippedRow> for_each_document(const std::vector<std::filesystem::pat
     out.insert(out.end(), of_file.begin(), of_file.end());
     empty += !of_file.empty() && of_file.front().line == 0;
   }
-  FSDP_CHECK(empty<files.size(), "{}: {}{}", out.at(0).file, out.at(0).reason, empty> 1
-                 ? fmt::format(", as in the other {} file{}", empty - 1, empty > 2 ? "s" : "")
-                 : "");
+  const bool all_empty = empty == files.size();
+  const std::string others =
+      empty > 1 ? fmt::format(", as in the other {} file{}", empty - 1, empty > 2 ? "s" : "") : "";
+  FSDP_CHECK(!all_empty, "{}: {}{}", out.at(0).file, out.at(0).reason, others);
   return out;
 }
 

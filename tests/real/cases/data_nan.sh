@@ -3,7 +3,7 @@
 # source: https://docs.python.org/3/library/json.html#infinite-and-nan-number-values
 # before: malformed JSON: invalid literal
 # expect: [97,98,256]
-# expect: field "text": expected a string, got number
+# expect: field "text": expected a string, got NaN
 # status: 1
 printf '{"text":"ab","score":NaN,"best":-Infinity}\n' >rows.jsonl
 "$FSDP" tokenize --tokenizer bytes --data rows.jsonl --set data.pack=examples data.pad_to=longest

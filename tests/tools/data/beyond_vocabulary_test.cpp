@@ -44,6 +44,16 @@ TEST_CASE_FIXTURE(Fixture, "beyond the vocabulary: the token and its place are n
       "it behind each document");
 }
 
+TEST_CASE_FIXTURE(Fixture, "beyond the vocabulary: beside a file that is empty") {
+  source.files = {folder.write("0.txt", ""), folder.write("1.txt", "a"),
+                  folder.write("2.txt", "a\nz")};
+  const auto cache = folder / "tokens";
+  make_token_cache(cache, source, tokenizer);
+  const TokenCache opened(cache, tokenizer);
+  CHECK(test::error_of([&] { check_tokens_below(kRows, opened, source, tokenizer); }) ==
+        source.files[2].string() + ":2: token 122 (\"z\") is beyond the model's vocabulary of 120");
+}
+
 TEST_CASE_FIXTURE(Fixture, "beyond the vocabulary: of a subset the row is counted in its order") {
   source.form = RowForm::kWhole;
   const std::string rows = "{\"text\": \"w\"}\n{\"text\": \"x\"}\n";

@@ -1,6 +1,9 @@
 // Rows as Python's json writes them, where NaN and Infinity are no JSON.
 #include "tools/data/json_row.h"
 
+#include <cmath>
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include "core/error.h"
@@ -13,9 +16,14 @@ std::string row(std::string_view text) { return parse_json_row(text, "a.jsonl:3"
 
 TEST_CASE("words of Python outside of texts are numbers") {
   CHECK(row(R"({"a":NaN,"b":[Infinity,-Infinity],"text":"NaN \" -Infinity"})") ==
-        R"({"a":0,"b":[0,0],"text":"NaN \" -Infinity"})");
-  CHECK(row(R"({"text":"\\","a": NaN })") == R"({"a":0,"text":"\\"})");
-  CHECK(parse_json_row("NaN", "").is_number());
+        R"({"a":null,"b":[null,null],"text":"NaN \" -Infinity"})");  // no JSON of their own
+  CHECK(row(R"({"text":"\\","a": NaN })") == R"({"a":null,"text":"\\"})");
+  CHECK(std::isnan(parse_json_row("NaN", "").get<double>()));
+  const Json both = parse_json_row("[Infinity, -Infinity, 0, 5]", "");
+  CHECK(both[0].get<double>() == std::numeric_limits<double>::infinity());
+  CHECK(both[1].get<double>() == -std::numeric_limits<double>::infinity());
+  CHECK(both[2] == 0);
+  CHECK(both[3].is_number_integer());
 }
 
 TEST_CASE("all else that is no JSON stays an error, with the place of the row") {

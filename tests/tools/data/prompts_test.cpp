@@ -39,9 +39,26 @@ TEST_CASE("prompts: rows of other endings, and of a table") {
   CHECK(read_prompts(folder / "p.json").at(1).ids == std::vector<int32_t>{1});
   CHECK(read_prompts(folder / "p.csv").at(0).text == "a\nb");
   CHECK(read_prompts(folder / "p.csv").at(1).where == (folder / "p.csv").string() + ":4");
-  folder.write("p.txt", "{\"text\": \"a\"}\n");
-  CHECK(test::contains(test::error_of([&] { read_prompts(folder / "p.txt"); }),
-                       "it begins with a row of JSON"));
+  for (const char* rows :
+       {"{\"text\": \"a\"}\n", "[\n{\"ids\": [1]},\n", "{\"text\": \"a\"}{\"text\": \"b\"}"}) {
+    folder.write("p.txt", rows);
+    CHECK(test::contains(test::error_of([&] { read_prompts(folder / "p.txt"); }),
+                         "p.txt: it begins with a row of JSON, but its name is that of a plain "
+                         "text: rows are read of a file whose name ends with .jsonl"));
+  }
+}
+
+TEST_CASE("prompts: a prompt may be JSON itself, a file may not be another kind") {
+  const test::TempFolder folder;
+  folder.write("p.txt", "{\"name\": \"x\"}\n{\"text\": 1\n");
+  const std::vector<Prompt> prompts = read_prompts(folder / "p.txt");
+  REQUIRE(prompts.size() == 2);
+  CHECK(prompts[0].text == "{\"name\": \"x\"}");
+  CHECK(prompts[1].text == "{\"text\": 1");
+  folder.write("p.jsonl", "{\"text\": \"{\\\"text\\\": 1}\"}\n");
+  CHECK(read_prompts(folder / "p.jsonl").at(0).text == "{\"text\": 1}");
+  folder.write("p.txt", "\x1f\x8b\x08");
+  CHECK(test::contains(test::error_of([&] { read_prompts(folder / "p.txt"); }), "by gzip"));
 }
 
 TEST_CASE("prompts: mistakes are named with file and line") {

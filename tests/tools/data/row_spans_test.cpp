@@ -44,6 +44,27 @@ TEST_CASE("elements of an array, with brackets, commas and quotes in strings") {
   CHECK(spans("[, 1}]", true) == Texts{"1:", "1:1}"});
 }
 
+TEST_CASE("the object that a text of rows begins with, and its first member") {
+  const std::pair<const char*, const char*> texts[] = {{" {\"a\": {}}\n{", "{\"a\": {}}"},
+                                                       {"{\"a\": 1}{\"a\": 2}", "{\"a\": 1}"},
+                                                       {"[ {\"a\": 1}\n, {", "{\"a\": 1}"},
+                                                       {"[{}]", "{}"},
+                                                       {"{\n\"a\":\n[", "{\n\"a\":\n["},
+                                                       {"{}, {}", ""},
+                                                       {"{\"a\": 1} and more", ""},
+                                                       {"[1]", ""},
+                                                       {"a {}", ""},
+                                                       {"", ""}};
+  for (const auto& [text, object] : texts) {
+    CAPTURE(text);
+    CHECK(first_object(text) == object);
+  }
+  CHECK(first_member("{ \"a b\" : [") == "a b");
+  for (const char* none : {"{}", "{a: 1}", "{\"a\", 1}", "{\"a", "", "[\"a\": 1]"}) {
+    CHECK(first_member(none) == "");
+  }
+}
+
 TEST_CASE("arrays that do not end, and text behind their end") {
   const auto refusal = [](std::string_view text) {
     return test::error_of([&] { spans(text, true); });

@@ -109,8 +109,9 @@ TEST_CASE("more rows than there are, and files without rows") {
         "data.subset.n: expected 1 to 3, the rows of " + one.string() + " and 1 more files, got 4");
   CHECK(refusal(2, {one}) ==
         "data.subset.n: expected 1 to 1, the rows of " + one.string() + ", got 2");
-  CHECK(refusal(1, {one, text}) == "data.subset.n: expected files of rows (JSONL), got " +
-                                       text.string() + ", a text without rows");
+  CHECK(refusal(1, {one, text}) ==
+        "data.subset.n: expected files of rows (of JSON or a table), got " + text.string() +
+            ", a text without rows");
 }
 
 TEST_CASE("a bad row is an error wherever it is, or no row of the subset") {

@@ -64,6 +64,20 @@ TEST_CASE("sequences of which nothing is trained") {
   }
 }
 
+TEST_CASE("whether anything of several sets is trained is decided without reading them") {
+  Rows rows;
+  rows.add({1, 2, 3});
+  rows.add({});
+  int reads = 0;
+  TokenRows view = rows.view();
+  view.before_use = [&](size_t, size_t) { ++reads; };
+  const auto one_set = example_sequences(view, 3, {.objective = Objective::kLm});
+  const auto both = joined_sequences({one_set, one_set});
+  CHECK(both->is_trained(2, 3, {}));
+  CHECK(!both->is_trained(3, 3, {}));
+  CHECK(reads == 0);
+}
+
 TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
   Rows rows;
   rows.add({1, 2, 3, 4, 5}, 2, 1);

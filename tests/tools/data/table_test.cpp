@@ -67,6 +67,7 @@ TEST_CASE("columns without a name, and two of one name") {
 }
 
 TEST_CASE("what is malformed") {
+  CHECK(refusal("\nte\xffxt,n\na,1\n") == "file:2: invalid UTF-8 in the names of the columns");
   CHECK(refusal("t,n\na\n") ==
         "file:2: expected 2 cells as the header has, got 1 (a cell with a separator or a line end "
         "stands in quotes)");

@@ -57,12 +57,12 @@ TEST_CASE_FIXTURE(Fixture, "files of other kinds are named, with the command tha
       "'import sys, datasets as d; d.Dataset.from_parquet(sys.argv[1]).to_json(sys.argv[2])' "
       "'my table.parquet' 'my table.jsonl'");
   const std::tuple<std::string_view, const char*, const char*> kinds[] = {
-      {"\x28\xb5\x2f\xfd"sv, "zstd", "zstd -d "},
+      {"\x28\xb5\x2f\xfd"sv, "zstd", "zstd -dc a.txt > a.unpacked.txt"},
       {"\xfd"
        "7zXZ\0\0"sv,
-       "xz", "xz -dk "},
-      {"BZh91AY&SY"sv, "bzip2", "bzip2 -dk "},
-      {"PK\x03\x04"sv, "zip", "unzip "},
+       "xz", "xz -dc a.txt > "},
+      {"BZh91AY&SY"sv, "bzip2", "bzip2 -dc a.txt > "},
+      {"PK\x03\x04"sv, "zip", "unzip a.txt"},
       {"ARROW1\0\0"sv, "Arrow", "read_feather"},
       {"\xff\xff\xff\xff\x10"sv, "Arrow", "from_file"},
       {"SQLite format 3\0"sv, "SQLite", "sqlite3 "},
@@ -87,6 +87,19 @@ TEST_CASE_FIXTURE(Fixture, "files of other kinds are named, with the command tha
   CHECK(test::contains(refusal("a.tar", std::string(257, 'x') + "ustar"), "an archive of tar"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "compressed files whose names do not say so") {
+  const std::pair<const char*, const char*> files[] = {
+      {"a.jsonl", "gzip -dc a.jsonl > a.unpacked.jsonl"},
+      {"my rows.GZ", "gzip -dc 'my rows.GZ' > 'my rows.unpacked.GZ'"},
+      {"rows", "gzip -dc rows > rows.unpacked"}};
+  for (const auto& [name, command] : files) {
+    CHECK(refusal(name, "\x1f\x8b\x08").ends_with(std::string("convert it: ") + command));
+  }
+  CHECK(test::contains(refusal("a.json", "\x28\xb5\x2f\xfd"), "zstd -dc a.json > a.unpacked.json"));
+  CHECK(test::contains(refusal("a.zst", "\x28\xb5\x2f\xfd"), "zstd -d a.zst"));
+  CHECK(test::contains(refusal("a.csv", "\x04\x22\x4d\x18"), "lz4 -dc a.csv > a.unpacked.csv"));
+}
+
 TEST_CASE_FIXTURE(Fixture, "a text that begins as another kind does") {
   for (const char* text :
        {"PAR1 is the magic of Parquet", "BZh is a river", "PK", "Object", "7z", ""}) {
@@ -107,8 +120,9 @@ TEST_CASE_FIXTURE(Fixture, "rows of JSON in a file whose name says something els
   CHECK(test::contains(refusal("a.csv", lines),
                        "that of a table: data.format: jsonl reads rows, "
                        "data.format: csv takes it as it is"));
-  for (const char* rows : {"\xef\xbb\xbf \n{\"a\": NaN}", "[{\"a\": 1}, {",
-                           "[\n  {\n \"a\": [1]\n }\n]", "{\n  \"a\": 1\n}\n{\n"}) {
+  for (const char* rows :
+       {"\xef\xbb\xbf \n{\"a\": NaN}", "[{\"a\": 1}, {", "[\n  {\n \"a\": [1]\n }\n]",
+        "{\n  \"a\": 1\n}\n{\n", "{\"a\": 1}{\"a\": 2}", "{\"a\": 1} {\"a\": 2}\n"}) {
     CAPTURE(rows);
     CHECK(refusal("a.txt", rows) != "");
     CHECK(refusal("a.txt", rows, TextFormat::kText) == "");
@@ -119,6 +133,10 @@ TEST_CASE_FIXTURE(Fixture, "rows of JSON in a file whose name says something els
     CAPTURE(text);
     CHECK(refusal("a.txt", text) == "");
   }
+  const std::string tail = std::string(size_t{17} << 20, 'x');
+  CHECK(
+      test::contains(refusal("a.txt", "{\"a\": \"" + tail + "\"}\n"), "begins with a row of JSON"));
+  CHECK(refusal("a.txt", "{ " + tail) == "");
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 // Requirements: S0.1, S3.5.
 #include "tools/data/text_source.h"
 
+#include <chrono>
+#include <fstream>
+
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -351,7 +355,45 @@ TEST_CASE("fields that are no JSON are no matter where they are not read") {
   const char* const row = "{\"text\": \"a\", \"score\": NaN, \"best\": -Infinity}\n";
   CHECK(found_again(folder.write("a.jsonl", row)) == Texts{"a"});
   CHECK(refusal("a.jsonl", "{\"text\": NaN}\n") ==
+        "a.jsonl:1: field \"text\": expected a string, got NaN");
+  CHECK(refusal("a.jsonl", "{\"text\": 1.5, \"n\": NaN}\n") ==
         "a.jsonl:1: field \"text\": expected a string, got number");
+}
+
+// Once it was 64 GB that were looked at.
+TEST_CASE("many bad rows of a large text cost no look at all of it each") {
+  test::TempFolder folder;
+  std::string rows = "[{\"text\": \"a\"}";
+  for (int row = 0; row < 4000; ++row) rows += ",1";
+  const auto file = folder.write("a.json", rows + std::string(size_t{16} << 20, ' ') + "]");
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(for_each_document(file, {.bad_rows = BadRows::kSkip}, [](const Document&) {}).size() ==
+        4000);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+}
+
+// Of mapped files, in bytes.
+size_t resident_of_files() {
+  std::ifstream statm("/proc/self/statm");
+  size_t all = 0, resident = 0, shared = 0;
+  statm >> all >> resident >> shared;
+  return shared * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_CASE("skipped rows leave memory as good ones do") {
+  test::TempFolder folder;
+  constexpr size_t kRow = size_t{1} << 20;
+  std::string rows = "{\"text\": \"a\"}\n";
+  for (int row = 0; row < 110; ++row) rows += "\xff" + std::string(kRow, 'x') + "\n";
+  const auto file = folder.write("a.jsonl", rows + "{\"text\": \"b\"}\n");
+  rows.clear();
+  size_t first = 0, grown = 0;
+  for_each_document(file, {.bad_rows = BadRows::kSkip}, [&](const Document& document) {
+    if (document.text == "a") first = resident_of_files();
+    if (document.text == "b") grown = resident_of_files() - std::min(first, resident_of_files());
+  });
+  CHECK(first > 0);
+  CHECK(grown < 80 * kRow);
 }
 
 // Characters of two bytes, the first of which lies before the end of a piece of 64 MiB.
@@ -375,6 +417,9 @@ TEST_CASE("a text that is looked at in pieces") {
 }
 
 TEST_CASE("empty and missing files") {
+  CHECK(test::error_of([] {
+          for_each_document(std::vector<std::filesystem::path>(), {}, [](const Document&) {});
+        }) == "[data] expected at least one file");
   CHECK(refusal("a.txt", "") == "a.txt: the file is empty");
   CHECK(refusal("a.jsonl", "") == "a.jsonl: the file is empty");
   CHECK(refusal("a.txt", "\xef\xbb\xbf") == "a.txt: the file is empty");
