@@ -165,16 +165,19 @@ bool is_finished(const fs::path& run_directory, const config::TrainConfig& confi
   return done && !was_interrupted(run_directory);
 }
 
-config::TrainConfig given_config(const ResumeRequest& request) {
+config::TrainConfig given_config(const ResumeRequest& request, ResumePlan& plan) {
   config::TrainConfig config = config::read_config(request.config_file, request.overrides);
-  resolve_paths(config, request.config_file);
+  for (std::string& note : resolve_paths(config, request.config_file)) {
+    const bool said = std::find(plan.notes.begin(), plan.notes.end(), note) != plan.notes.end();
+    if (!said) plan.notes.push_back(std::move(note));  // the file may be read twice
+  }
   return config;
 }
 
 // ---------------------------------------------------------------------------- The three kinds
 
 void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
-  plan.config = given_config(request);
+  plan.config = given_config(request, plan);
   const fs::path directory = plan.config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
@@ -197,8 +200,9 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
 // The configuration that was stored, with what is given now over it; a file that is given counts
 // instead.
 config::TrainConfig stored_config(const ResumeRequest& request, const std::string& yaml,
-                                  const fs::path& source, const fs::path& started_in) {
-  if (!request.config_file.empty()) return given_config(request);
+                                  const fs::path& source, const fs::path& started_in,
+                                  ResumePlan& plan) {
+  if (!request.config_file.empty()) return given_config(request, plan);
   config::TrainConfig config = config::parse_config(yaml, source.string(), request.overrides);
   keep_paths(config, started_in);
   find_texts(config, request.config_file);  // a pattern that is typed now
@@ -216,7 +220,7 @@ void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, R
   FSDP_CHECK(problem.empty(), "{}", problem);
   plan.checkpoint = checkpoint;
   plan.config = stored_config(request, plan.manifest->config, checkpoint / kManifestName,
-                              plan.manifest->working_directory);
+                              plan.manifest->working_directory, plan);
   const fs::path above = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
   const fs::path own = is_run(above) ? above : fs::path(plan.manifest->run_directory);
   const std::string stored =
@@ -250,8 +254,9 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePla
   keep_paths(stored, started_in(directory));
   check_own_checkpoints(stored, directory);
   // As it is wanted now: with more steps a run that had ended is not finished.
-  const config::TrainConfig wanted = stored_config(request, read_file(directory / kConfigName),
-                                                   directory / kConfigName, started_in(directory));
+  const config::TrainConfig wanted =
+      stored_config(request, read_file(directory / kConfigName), directory / kConfigName,
+                    started_in(directory), plan);
   const bool finished = is_finished(directory, wanted);
   choose_newest(request, checkpoint_folder(stored, directory), finished, plan);
   if (plan.manifest && request.config_file.empty()) {
@@ -263,7 +268,7 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePla
   plan.run_directory = directory;
   plan.config = plan.manifest
                     ? stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName,
-                                    plan.manifest->working_directory)
+                                    plan.manifest->working_directory, plan)
                     : wanted;
 }
 
@@ -341,7 +346,7 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   const fs::path folder = from.parent_path();
   if (request.from.empty()) {
     FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
-    plan.config = given_config(request);
+    plan.config = given_config(request, plan);
     check_model_path(plan.config.model.path);
     return plan;
   }

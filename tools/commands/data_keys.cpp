@@ -21,7 +21,8 @@ DataKeyOptions add_data_key_options(const Command& command, const std::string& f
 }
 
 config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<config::Override>& more,
-                                   const std::vector<std::string>& unused) {
+                                   const std::vector<std::string>& unused,
+                                   const std::function<void(const std::string&)>& note) {
   for (const std::string& text : keys.overrides) {
     const std::string key = text.substr(0, text.find('='));
     FSDP_CHECK(key.starts_with("data.") || key == "train.seed",
@@ -32,7 +33,7 @@ config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<confi
   std::vector<config::Override> all(keys.overrides.begin(), keys.overrides.end());
   all.insert(all.end(), more.begin(), more.end());
   config::TrainConfig config = config::read_config(keys.config, all);
-  resolve_paths(config, keys.config);
+  for (const std::string& text : resolve_paths(config, keys.config)) note(text);
   return config;
 }
 

@@ -144,7 +144,7 @@ void add_model(const ModelOptions& model, Options& options) {
 }
 
 // With keys of data: as a run that has them evaluates data.validation.
-config::TrainConfig config_of(const EvalOptions& options) {
+config::TrainConfig config_of(const EvalOptions& options, bool speaks) {
   const TextEvaluationOptions& text = options.text;
   std::vector<config::Override> more;
   if (!text.files.empty()) {
@@ -160,7 +160,10 @@ config::TrainConfig config_of(const EvalOptions& options) {
   }
   config::TrainConfig config = read_data_keys(
       options.keys, more,
-      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"});
+      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"},
+      [&](const std::string& note) {
+        if (speaks) print_note(note);
+      });
   FSDP_CHECK(!config.data.validation.empty(),
              "--data: expected files, or --config with data.validation");
   const auto typed = [&](const char* key) {
@@ -189,7 +192,7 @@ int run_text(const EvalOptions& options, RankContext& rank) {
   text.batch = options.batch > 0 ? options.batch : kBatch;
   if (options.keys.given()) {
     agree(rank.world, [&] {
-      text.config = config_of(options);
+      text.config = config_of(options, rank.world.rank() == 0);
       std::string& tokenizer = text.config->data.tokenizer;
       if (!text.tokenizer.empty() || tokenizer.empty()) {
         tokenizer = text.tokenizer.empty() ? find_model(text.folder, text.base).default_tokenizer()
@@ -295,7 +298,7 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
   add_model_options(command, options->model);
   command
       .add_option("--data", options->text.files,
-                  "text, or rows of JSON (.jsonl), or the task's files; several are one; with "
+                  "text, rows of JSON or of a table, or the task's files; several are one; with "
                   "--config or --set it is data.validation")
       .path();
   add_kind_options(command, *options);

@@ -122,7 +122,8 @@ void print_sequences(const TokenizeOptions& options, comm::Communicator& world) 
   }
   config::TrainConfig config = read_data_keys(
       options.keys, more,
-      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"});
+      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"},
+      print_note);
   FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic: there is no text to tokenize");
   config.data.shuffle = false;
   config.data.shuffle_rule = data::ShuffleRule::kFeistel;

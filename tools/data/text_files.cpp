@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include <glob.h>
 
@@ -26,18 +27,37 @@ bool describes_folder(const std::string& name) {
          name == "dataset_dict.json" || name == "state.json";
 }
 
-std::vector<std::string> texts_of_folder(const fs::path& folder) {
+std::vector<fs::path> files_of_folder(const fs::path& folder) {
   std::error_code error;
-  std::vector<std::string> out;
+  std::vector<fs::path> out;
   for (fs::directory_iterator file(folder, error), end; !error && file != end;
        file.increment(error)) {
-    const std::string name = file->path().filename().string();
-    const bool text = has_data_ending(name) && !describes_folder(name);
-    const bool hidden = name.starts_with('.');
-    if (text && !hidden && !is_folder(file->path())) out.push_back(file->path().string());
+    const bool hidden = file->path().filename().string().starts_with('.');
+    if (!hidden && !is_folder(file->path())) out.push_back(file->path());
   }
   FSDP_CHECK(!error, "{}: cannot read the folder: {}", folder.string(), error.message());
+  std::sort(out.begin(), out.end());
   return out;
+}
+
+std::vector<std::string> texts_of_folder(const fs::path& folder) {
+  std::vector<std::string> out;
+  for (const fs::path& file : files_of_folder(folder)) {
+    const std::string name = file.filename().string();
+    if (has_data_ending(name) && !describes_folder(name)) out.push_back(file.string());
+  }
+  return out;
+}
+
+// What the file is, where it is no text; "": a text, or nobody can tell.
+std::string kind_of(const fs::path& file) {
+  std::error_code unreadable;
+  if (!fs::is_regular_file(file, unreadable)) return "";
+  try {
+    return other_kind(MappedFile(file));
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
@@ -71,6 +91,21 @@ std::vector<std::string> files_named(const std::string& name) {
     out = matches(name);
   }
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+OtherFiles others_in(const std::string& folder) {
+  OtherFiles out;
+  const std::vector<fs::path> files = files_of_folder(folder);
+  std::set<fs::path> texts;  // their names with and without the ending
+  for (const fs::path& file : files) {
+    if (has_data_ending(file)) texts.insert({file.filename(), file.stem()});
+  }
+  for (const fs::path& file : files) {
+    if (texts.contains(file.filename()) || texts.contains(file.stem())) continue;
+    const std::string kind = kind_of(file);
+    if (!kind.empty() && ++out.count == 1) out.first = fmt::format("{}: {}", file.string(), kind);
+  }
   return out;
 }
 

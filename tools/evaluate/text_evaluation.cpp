@@ -93,10 +93,8 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
   source.document_separator = model.tokenizer->end_of_text() >= 0;
   EvaluatedData out;
   out.cache = open_token_cache(world, options.cache, source, *model.tokenizer);
-  for (const data::SkippedRow& file : out.cache->skipped_rows()) {
-    if (world.rank() == 0)
-      listener.note(fmt::format("{}: {}; it is left out", file.file, file.reason));
-  }
+  const std::string left_out = note_on_files(out.cache->skipped_rows());
+  if (world.rank() == 0 && !left_out.empty()) listener.note(left_out);
   agree(world, [&] {
     text.tokens = out.cache->tokens();
     if (world.rank() == 0) {

@@ -23,25 +23,41 @@ std::filesystem::path file_of(const config::TrainConfig& config, const T& member
   return place->second.substr(0, place->second.rfind(':'));  // "file:line"
 }
 
+// "", where all that looks like data in a folder is taken.
+std::string note_on_others(const std::string& folder) {
+  const data::OtherFiles others = data::others_in(folder);
+  if (others.count == 0) return "";
+  const bool one = others.count == 1;
+  return fmt::format("{}: {} file{} left out, {} {}", folder, others.count,
+                     one ? " of another kind is" : "s of other kinds are",
+                     one ? "that is" : "the first is", others.first);
+}
+
 // Puts the files that `names` mean in their place. `member`: whose key gives them.
 template <typename T>
 void find_files(const config::TrainConfig& config, const T& member,
-                const std::filesystem::path& config_file, std::vector<std::string>& names) {
+                const std::filesystem::path& config_file, std::vector<std::string>& names,
+                std::vector<std::string>& notes) {
   std::vector<std::string> files;
   const std::filesystem::path file = file_of(config, member, config_file);
   for (const std::string& given : names) {
     const std::string name = config::with_home(given), here = resolve_path(name, file);
+    const std::string key = config::key_of(config, member);
     try {
       std::vector<std::string> found = data::files_named(here);
       if (found.empty() && here == name && !name.empty()) {  // a pattern has no place of its own
         const auto beside = (file.parent_path() / name).lexically_normal();
         found = data::files_named(beside.string());
       }
-      if (found.empty()) found = {here};
+      if (found.empty()) {
+        found = {here};
+      } else if (std::filesystem::is_directory(here)) {
+        const std::string note = note_on_others(here);
+        if (!note.empty()) notes.push_back(fmt::format("{}: {}", key, note));
+      }
       files.insert(files.end(), found.begin(), found.end());
     } catch (const Error& error) {
-      fail("{}", config::with_place(
-                     config, fmt::format("{}: {}", config::key_of(config, member), error.what())));
+      fail("{}", config::with_place(config, fmt::format("{}: {}", key, error.what())));
     }
   }
   names = files;
@@ -57,17 +73,23 @@ std::string resolve_path(const std::string& path, const std::filesystem::path& c
   return use_beside ? beside.lexically_normal().string() : path;
 }
 
-void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file) {
-  find_files(config, config.data.train, config_file, config.data.train);
+std::vector<std::string> find_texts(config::TrainConfig& config,
+                                    const std::filesystem::path& config_file) {
+  std::vector<std::string> notes;
+  const auto find = [&](const auto& member, std::vector<std::string>& names) {
+    find_files(config, member, config_file, names, notes);
+  };
+  find(config.data.train, config.data.train);
   for (config::SourceSection& source : config.data.sources) {
-    find_files(config, config.data.sources, config_file, source.path);
+    find(config.data.sources, source.path);
   }
-  if (config.data.held_out()) return;  // a share
-  find_files(config, config.data.validation, config_file, config.data.validation);
+  if (!config.data.held_out()) find(config.data.validation, config.data.validation);  // no share
+  return notes;
 }
 
-void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
-  find_texts(config, config_file);
+std::vector<std::string> resolve_paths(config::TrainConfig& config,
+                                       const std::filesystem::path& config_file) {
+  std::vector<std::string> notes = find_texts(config, config_file);
   for (std::string* path :
        {&config.data.cache_dir, &config.checkpoint.folder, &config.runtime.run_dir,
         &config.fsdp.offload_folder, &config.data.row_template}) {
@@ -87,6 +109,7 @@ void resolve_paths(config::TrainConfig& config, const std::filesystem::path& con
     config.model.path = models::adapter_base(config.lora.path);
   }
   if (config.data.tokenizer != "bytes") resolve(config.data.tokenizer);
+  return notes;
 }
 
 }  // namespace fsdp::tools

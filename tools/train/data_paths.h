@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tools/config/config.h"
 
@@ -14,10 +15,12 @@ namespace fsdp::tools {
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
 // Puts the files that folders and patterns of data.train, data.sources and data.validation mean in
 // their place, looked for as resolve_path does. What nothing is found for stays: TrainData refuses
-// it.
-void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file);
+// it. Returns notes on files of these folders that are left out.
+std::vector<std::string> find_texts(config::TrainConfig& config,
+                                    const std::filesystem::path& config_file);
 // All paths of the configuration that are read, with find_texts(); model.path too where lora.path
 // alone says it.
-void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file);
+std::vector<std::string> resolve_paths(config::TrainConfig& config,
+                                       const std::filesystem::path& config_file);
 
 }  // namespace fsdp::tools

@@ -20,20 +20,6 @@
 namespace fsdp::tools {
 namespace {
 
-// Files of a folder that is no data: what the first one is that can become data.
-std::string others_in(const std::string& folder) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (file.is_regular_file()) files.push_back(file.path());
-  }
-  std::sort(files.begin(), files.end());
-  for (const auto& file : files) {
-    const std::string kind = data::other_kind(MappedFile(file));
-    if (!kind.empty()) return fmt::format("; {}: {}", file.string(), kind);
-  }
-  return "";
-}
-
 void check_files(const config::TrainConfig& config, const std::string& key,
                  const std::vector<std::string>& files) {
   const auto refuse = [&](const std::string& file, const std::string& problem) {
@@ -41,7 +27,9 @@ void check_files(const config::TrainConfig& config, const std::string& key,
   };
   for (const std::string& file : files) {
     if (std::filesystem::is_directory(file)) {
-      refuse(file, "no file in this folder ends with " + data::data_endings() + others_in(file));
+      const std::string other = data::others_in(file).first;
+      refuse(file, fmt::format("no file in this folder ends with {}{}{}", data::data_endings(),
+                               other.empty() ? "" : "; ", other));
     }
     if (std::filesystem::exists(file)) continue;
     refuse(file, data::is_pattern(file) ? "no file matches this pattern" : "no such file");

@@ -98,7 +98,6 @@ class TrainData {
   bool is_mixed() const { return !config_.data.sources.empty(); }
   void add_remarks_on_parts(std::vector<std::string>& out) const;
   void add_remarks_on_labels(std::vector<std::string>& out) const;
-  void add_remarks_on_files(std::vector<std::string>& out) const;
   std::vector<data::SkippedRow> left_out() const;  // files and rows
   void add_untrained(const std::string& name, int64_t untrained, int64_t of, bool looked_at);
   void add_remarks_on_doubled(std::vector<std::string>& out) const;
@@ -117,6 +116,9 @@ class TrainData {
   std::optional<data::Loader> validation_loader_;
   std::vector<std::string> untrained_;  // remarks of check_trained()
 };
+
+// The first of the files without documents among these, and how many more there are; "": none.
+std::string note_on_files(std::vector<data::SkippedRow> left_out);
 
 // "data.train (a.txt and 2 more)"
 std::string name_with_files(const std::string& key, const std::vector<std::string>& files);

@@ -82,17 +82,21 @@ std::vector<data::SkippedRow> TrainData::skipped_rows() const {
 
 namespace {
 
-// Why nothing of a sequence is trained.
-std::string reason_untrained(const config::DataSection& c) {
+// Why nothing of the sequences is trained, or of the one that there is.
+std::string reason_untrained(const config::DataSection& c, bool one) {
   using data::Objective;
   const Objective objective = c.objective;
   if (!c.pads()) return "";
+  const std::string_view have = one ? "it has" : "they have";
   if (objective == Objective::kMaskPad) {
-    return ": their tokens are the padding token, or they have just one";
+    return fmt::format(": {} tokens are the padding token, or {} just one", one ? "its" : "their",
+                       have);
   }
-  const std::string at = fmt::format("data.sequence_length: {}", c.sequence_length);
-  if (objective == Objective::kLm) return ": they have fewer than two tokens, so none is predicted";
-  return fmt::format(": their answers are empty, or cut away at {}", at);
+  if (objective == Objective::kLm) {
+    return fmt::format(": {} fewer than two tokens, so none is predicted", have);
+  }
+  return fmt::format(": {} empty, or cut away at data.sequence_length: {}",
+                     one ? "its answer is" : "their answers are", c.sequence_length);
 }
 
 }  // namespace
@@ -100,12 +104,13 @@ std::string reason_untrained(const config::DataSection& c) {
 void TrainData::add_untrained(const std::string& name, int64_t untrained, int64_t of,
                               bool looked_at) {
   const config::DataSection& c = config_.data;
-  const std::string kind = c.pads() ? "row" : "sequence", why = reason_untrained(c);
-  FSDP_CHECK(untrained < of || looked_at,
-             "{}: nothing is trained or predicted of any of its {} {}{}{}", name, format_count(of),
-             kind, of == 1 ? "" : "s", why);
+  const bool one = of == 1;
+  const std::string kind = fmt::format("{}{}", c.pads() ? "row" : "sequence", one ? "" : "s");
+  const std::string why = reason_untrained(c, one);
+  FSDP_CHECK(untrained < of || looked_at, "{}: nothing is trained or predicted of {}its {} {}{}",
+             name, one ? "" : "any of ", format_count(of), kind, why);
   if (untrained * 10 <= of) return;
-  untrained_.push_back(fmt::format("warning: {}: nothing is trained or predicted of {} of {} {}s{}",
+  untrained_.push_back(fmt::format("warning: {}: nothing is trained or predicted of {} of {} {}{}",
                                    name, format_count(untrained), format_count(of), kind, why));
 }
 
@@ -144,15 +149,13 @@ void TrainData::check_trained(comm::Communicator& world, const models::InputRule
   });
 }
 
-void TrainData::add_remarks_on_files(std::vector<std::string>& out) const {
-  std::vector<data::SkippedRow> files = left_out();
-  std::erase_if(files, [](const data::SkippedRow& row) { return row.line != 0; });
-  if (files.empty()) return;
-  const std::string more = files.size() > 1 ? fmt::format(", and {} more file{}", files.size() - 1,
-                                                          files.size() > 2 ? "s" : "")
-                                            : "";
-  out.push_back(
-      fmt::format("note: {}: {}; it is left out{}", files[0].file, files[0].reason, more));
+std::string note_on_files(std::vector<data::SkippedRow> left_out) {
+  std::erase_if(left_out, [](const data::SkippedRow& row) { return row.line != 0; });
+  if (left_out.empty()) return "";
+  const size_t others = left_out.size() - 1;
+  const std::string more =
+      others > 0 ? fmt::format(", and {} more file{}", others, others > 1 ? "s" : "") : "";
+  return fmt::format("{}: {}; it is left out{}", left_out[0].file, left_out[0].reason, more);
 }
 
 // A guide's labels are repeated to the letter; what they do is said.
@@ -237,7 +240,9 @@ std::vector<std::string> TrainData::remarks() const {
                               c.validation[0], format_count(validation_sequences()),
                               format_count(validation_sequences() + trained)));
   }
-  add_remarks_on_files(out);
+  if (const std::string note = note_on_files(left_out()); !note.empty()) {
+    out.push_back("note: " + note);
+  }
   add_remarks_on_labels(out);
   out.insert(out.end(), untrained_.begin(), untrained_.end());
   add_remarks_on_doubled(out);

@@ -59,6 +59,30 @@ TEST_CASE_FIXTURE(Fixture, "a folder's rows and tables, without what describes t
                                       "texts/empty/c.Tsv", "texts/empty/d.jsonlines"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "what else of a folder would be data") {
+  CHECK(others_in((folder / "texts").string()).count == 0);
+  CHECK(others_in((folder / "texts").string()).first == "");
+  const std::string gzip = "\x1f\x8b\x08", parquet = "PAR1 PAR1";
+  folder.write("texts/empty/b.jsonl.gz", gzip);
+  folder.write("texts/empty/c.parquet", parquet);
+  folder.write("texts/empty/.d.parquet", parquet);
+  std::filesystem::create_directory(folder / "texts/empty/e.parquet");
+  std::filesystem::create_symlink("nowhere", folder / "texts/empty/a.parquet");
+  const std::string name = (folder / "texts/empty").string();
+  const OtherFiles others = others_in(name);
+  CHECK(others.count == 2);
+  CHECK(others.first == name +
+                            "/b.jsonl.gz: expected a text of UTF-8, got a file compressed by gzip; "
+                            "convert it: gzip -dk " +
+                            name + "/b.jsonl.gz");
+  folder.write("texts/empty/b.jsonl", "");  // as the command makes it
+  CHECK(others_in(name).first.starts_with(name + "/c.parquet: "));
+  folder.write("texts/empty/c.jsonl", "");
+  CHECK(others_in(name).count == 0);
+  CHECK(test::contains(test::error_of([&] { others_in(name + "/none"); }),
+                       "/none: cannot read the folder: "));
+}
+
 TEST_CASE_FIXTURE(Fixture, "a pattern's files, no folders") {
   CHECK(named("texts/a*") == Names{"texts/a10.json", "texts/a9.json"});
   CHECK(named("texts/*.txt") == Names{"texts/B.txt"});

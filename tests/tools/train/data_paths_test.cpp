@@ -25,7 +25,7 @@ struct Paths {
 
   Paths() { std::filesystem::create_directory(folder / "texts"); }
   std::string name(const char* file) { return (folder / file).string(); }
-  void find() { find_texts(config, folder / "config.yaml"); }
+  std::vector<std::string> find() { return find_texts(config, folder / "config.yaml"); }
 };
 
 TEST_CASE_FIXTURE(Paths, "data paths: folders and patterns become files, here or beside the file") {
@@ -43,6 +43,27 @@ TEST_CASE_FIXTURE(Paths, "data paths: folders and patterns become files, here or
   const auto before = config.data.train;
   find();
   CHECK(config.data.train == before);
+}
+
+TEST_CASE_FIXTURE(Paths, "data paths: files of a folder that are left out are noted") {
+  folder.write("texts/a.jsonl", "{\"text\": \"aa\"}\n");
+  folder.write("texts/b.jsonl.gz", "\x1f\x8b\x08");
+  folder.write("texts/README.md", "aa");
+  config.data.train = {"texts"};
+  config.data.validation = {"texts/a.jsonl"};
+  const auto note = [&](const char* what) {
+    return fmt::format("data.train: {}: {} {}: expected a text of UTF-8, got a file compressed by ",
+                       name("texts"), what, name("texts/b.jsonl.gz"));
+  };
+  std::vector<std::string> notes = find();
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with(note("1 file of another kind is left out, that is")));
+  CHECK(find().empty());  // files, now
+  folder.write("texts/c.parquet", "PAR1 PAR1");
+  config.data.train = {"texts"};
+  notes = find();
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with(note("2 files of other kinds are left out, the first is")));
 }
 
 TEST_CASE_FIXTURE(Paths, "data paths: an included file's names are looked for beside that file") {

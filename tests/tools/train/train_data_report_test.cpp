@@ -94,6 +94,10 @@ TEST_CASE_FIXTURE(Texts, "train data: nothing is trained of the data, a source, 
         "data.train (" + empty +
             "): nothing is trained or predicted of any of its 3 rows: they have "
             "fewer than two tokens, so none is predicted");
+  CHECK(of_training(rows("o.jsonl", 1, 0)) ==
+        "data.train (" + name("o.jsonl") +
+            "): nothing is trained or predicted of its 1 row: it has fewer than two tokens, so "
+            "none is predicted");
   CHECK(of_training(full) == "");
   CHECK(of_training(tenth) == "");
   CHECK(of_training(more) ==
