@@ -12,8 +12,10 @@ bool may_reach_slurm(const fs::path& library) {
   bool has_others = false;
   for (const auto& folder : fs::directory_iterator(library.parent_path(), none)) {
     if (!folder.path().filename().string().starts_with("openmpi")) continue;
-    for (const auto& plugin : fs::recursive_directory_iterator(folder.path(), none)) {
-      const std::string name = plugin.path().filename().string();
+    fs::recursive_directory_iterator plugin(folder.path(),
+                                            fs::directory_options::skip_permission_denied, none);
+    for (; plugin != fs::recursive_directory_iterator(); plugin.increment(none)) {
+      const std::string name = plugin->path().filename().string();
       for (const char* known : {"mca_pmix_s1.", "mca_pmix_s2.", "mca_pmix_cray."}) {
         if (name.starts_with(known)) return true;
       }

@@ -17,7 +17,7 @@ namespace fsdp::models {
 
 namespace fs = std::filesystem;
 
-bool is_adapter_folder(const fs::path& folder) { return fs::exists(folder / kAdapterConfigFile); }
+bool is_adapter_folder(const fs::path& folder) { return is_named(folder / kAdapterConfigFile); }
 
 // ---------------------------------------------------------------------------- adapter_config.json
 
@@ -227,11 +227,11 @@ void check_tensors(const SafetensorsFile& file, const std::map<std::string, Shap
 void check_weights_file(const fs::path& folder) {
   if (is_named(folder / kAdapterWeightsFile)) return;
   const fs::path pickle = folder / "adapter_model.bin";
-  FSDP_CHECK(
-      !fs::exists(pickle),
-      "{}: a pickle, which is not read; in Python, safetensors.torch.save_file(torch.load("
-      "\"{}\", map_location=\"cpu\", weights_only=True), \"{}\") makes the file that is read",
-      pickle.string(), pickle.string(), (folder / kAdapterWeightsFile).string());
+  FSDP_CHECK(!fs::exists(pickle),
+             "{}: a pickle, which is not read; in Python, safetensors.torch.save_file(torch.load("
+             "{}, map_location=\"cpu\", weights_only=True), {}) makes the file that is read",
+             pickle.string(), Json(pickle.string()).dump({.replace = true}),
+             Json((folder / kAdapterWeightsFile).string()).dump({.replace = true}));
   fail("{}: no {}", folder.string(), kAdapterWeightsFile);
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/io/safetensors.h"
 #include "core/text/listed.h"
+#include "core/text/shell_word.h"
 #include "models/family.h"
 #include "models/lora.h"
 
@@ -69,8 +70,10 @@ size_t find_part(std::string_view name, std::string_view part) {
   return at;
 }
 
-std::string without(std::string name, std::string_view part) {
-  for (size_t at; (at = find_part(name, part)) != name.npos;) name.erase(at, part.size());
+std::string without(std::string name, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    for (size_t at; (at = find_part(name, part)) != name.npos;) name.erase(at, part.size());
+  }
   return name;
 }
 
@@ -80,9 +83,7 @@ using Names = std::map<std::string, std::string>;
 Names names_without(const SafetensorsFolder& folder, const std::vector<std::string>& stripped) {
   Names names;
   for (const auto& [name, tensor] : folder.tensors()) {
-    std::string rest = name;
-    for (const std::string& part : stripped) rest = without(rest, part);
-    const auto [place, added] = names.emplace(rest, name);
+    const auto [place, added] = names.emplace(without(name, stripped), name);
     FSDP_CHECK(added, "{}: {} and {} become one name without {}", folder.path().string(),
                place->second, name, fmt::join(stripped, " and "));
   }
@@ -122,42 +123,63 @@ std::string common_prefix(const Names& names, const ModelConfig& config) {
   return "";
 }
 
-// One line where something that is known has changed the names of a model; "": nothing has.
-std::string explained(const SafetensorsFolder& folder, const ModelConfig& config,
-                      const Names& names) {
-  const std::string where = folder.path().string();
-  const auto having = [&](std::string_view part) {
-    return std::count_if(names.begin(), names.end(), [&](const auto& pair) {
+// What has been put into names around those of a model.
+struct Additions {
+  std::vector<std::string> parts, by;
+  std::ptrdiff_t names = 0;  // that have the part which most names have
+};
+
+Additions additions_to(const Names& names, const ModelConfig& config) {
+  Additions out;
+  const auto add = [&](std::string_view part, std::string_view who) {
+    const auto having = std::count_if(names.begin(), names.end(), [&](const auto& pair) {
       return find_part(pair.first, part) != pair.first.npos;
     });
+    if (having == 0) return;
+    out.names = std::max(out.names, having);
+    out.parts.emplace_back(part);
+    out.by.emplace_back(who);
   };
-  const auto adapter = names.lower_bound(std::string(kAdapterPrefix));
-  if (adapter != names.end() && adapter->first.starts_with(kAdapterPrefix)) {
+  for (const Wrapper& wrapper : kWrappers) add(wrapper.part, wrapper.by);
+  if (!out.parts.empty()) return out;
+  const std::string prefix = common_prefix(names, config);
+  if (!prefix.empty()) add(prefix, "another module around the model");
+  return out;
+}
+
+std::string text_of(const ModelConfig& config, const Parameter& parameter) {
+  return fmt::format("{} {}", hugging_face_name(config, parameter.name()), parameter.shape().str());
+}
+
+// What is said where something that is known has changed the names of the missing parameters, and
+// which of them are missing even so; "": nothing has.
+std::string explained(const SafetensorsFolder& folder, const ModelConfig& config,
+                      const Names& names, const std::vector<const Parameter*>& missing) {
+  const std::string where = folder.path().string();
+  if (names.begin()->first.starts_with(kAdapterPrefix) &&
+      names.rbegin()->first.starts_with(kAdapterPrefix)) {  // and so do all between them
     return fmt::format(
         "{}: names that begin with {} are those of an adapter of PEFT, not of a model: save it by "
         "PeftModel.save_pretrained (adapter_config.json, adapter_model.safetensors) for fsdp "
         "merge, or the whole model by merge_and_unload().save_pretrained",
         where, kAdapterPrefix);
   }
-  std::vector<std::string> parts, by;
-  std::ptrdiff_t most = 0;
-  const auto add = [&](std::string_view part, std::string_view who) {
-    if (having(part) == 0) return;
-    most = std::max(most, having(part));
-    parts.emplace_back(part);
-    by.emplace_back(who);
-  };
-  for (const Wrapper& wrapper : kWrappers) add(wrapper.part, wrapper.by);
-  if (parts.empty()) {
-    const std::string prefix = common_prefix(names, config);
-    if (!prefix.empty()) add(prefix, "another module around the model");
+  const Additions added = additions_to(names, config);
+  Names rest;
+  for (const auto& [name, stored] : names) rest.emplace(without(name, added.parts), stored);
+  std::vector<std::string> left, options;
+  for (const Parameter* parameter : missing) {
+    const bool found = !name_among(rest, config, parameter->name()).empty();
+    if (!found) left.push_back(text_of(config, *parameter));
   }
-  if (parts.empty()) return "";
+  if (left.size() == missing.size()) return "";  // stripped names would not help
+  for (const std::string& part : added.parts) options.push_back(shell_word(part));
   return fmt::format(
       "{}: {} of {} names of tensors have {} in them, of {}: fsdp convert "
-      "--strip-prefix {} {} NEW writes a folder without",
-      where, most, names.size(), fmt::join(parts, " and "), fmt::join(by, " and "),
-      fmt::join(parts, " --strip-prefix "), where);
+      "--strip-prefix {} {} NEW writes a folder without{}",
+      where, added.names, names.size(), fmt::join(added.parts, " and "),
+      fmt::join(added.by, " and "), fmt::join(options, " --strip-prefix "), shell_word(where),
+      listed(left, "missing even then"));
 }
 
 // Of files: they may have more dimensions than a Shape.
@@ -226,14 +248,15 @@ std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& fold
   const Names names = names_without(folder, stripped);
   std::map<std::string, std::string> out;
   std::set<std::string> used;
+  std::vector<const Parameter*> absent;
   std::vector<std::string> missing, misfits, unexpected;
   std::string table;
   for (const Parameter* parameter : parameters) {
     if (is_lora(*parameter)) continue;  // of an adapter's folder
     const std::string name = name_among(names, config, parameter->name());
     if (name.empty()) {
-      missing.push_back(fmt::format("{} {}", hugging_face_name(config, parameter->name()),
-                                    parameter->shape().str()));
+      absent.push_back(parameter);
+      missing.push_back(text_of(config, *parameter));
       continue;
     }
     const std::string& stored = names.at(name);
@@ -247,7 +270,7 @@ std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& fold
     if (!used.count(name) && !is_ignorable(config, name)) unexpected.push_back(stored);
   }
   if (!missing.empty() && !names.empty()) {
-    const std::string why = explained(folder, config, names);
+    const std::string why = explained(folder, config, names, absent);
     FSDP_CHECK(why.empty(), "{}", why);
   }
   std::string problems =

@@ -277,7 +277,8 @@ bool cannot_map(int error) {
 }
 
 // The file's bytes, mapped as those of a file without a name: as with any other mapping, pages that
-// are forgotten (forget_pages.h) come back. MAP_FAILED when there is no such mapping.
+// are forgotten (forget_pages.h) come back. Each rank has a copy for itself, which counts towards
+// its memory. MAP_FAILED when there is no such mapping.
 void* map_copy(const std::filesystem::path& path, size_t bytes) {
   const Descriptor copy{::memfd_create("copy", MFD_CLOEXEC)};
   if (copy.value < 0 || ::ftruncate(copy.value, static_cast<off_t>(bytes)) != 0) return MAP_FAILED;

@@ -39,12 +39,23 @@ std::string stand_in(std::string_view text) {
       text);
 }
 
+namespace {
+
+// By its name, or by what a cache has beside the snapshots: others have a folder snapshots, too.
+bool is_of_cache(const fs::path& folder) {
+  std::error_code unreadable;
+  const auto has = [&](const char* name) { return fs::is_directory(folder / name, unreadable); };
+  const fs::path named = folder.has_filename() ? folder : folder.parent_path();
+  return has("snapshots") && !is_named(folder / "config.json") &&
+         (named.filename().string().starts_with("models--") || has("blobs") || has("refs"));
+}
+
+}  // namespace
+
 fs::path snapshot_in(const fs::path& folder) {
+  if (!is_of_cache(folder)) return folder;
   std::error_code unreadable;
   const fs::path snapshots = folder / "snapshots";
-  if (!fs::is_directory(snapshots, unreadable) || fs::exists(folder / "config.json", unreadable)) {
-    return folder;
-  }
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(snapshots, unreadable)) {
     if (entry.is_directory(unreadable)) found.push_back(entry.path().string());

@@ -20,8 +20,9 @@ std::string broken_link(const std::filesystem::path& file);
 // blob where a cache was copied without its links. What is said of it; "": it is the file.
 std::string stand_in(std::string_view text);
 
-// Of a folder models--ORG--NAME of the hub's cache the one snapshot in it; every other path is
-// given back. Error for several snapshots, which names them and that of refs/main, and for none.
+// Of a folder of the hub's cache (models--ORG--NAME, or blobs or refs beside the snapshots) the one
+// snapshot in it; every other path is given back. Error for several snapshots, which names them and
+// that of refs/main, and for none.
 std::filesystem::path snapshot_in(const std::filesystem::path& folder);
 
 }  // namespace fsdp

@@ -38,12 +38,15 @@ TEST_CASE("a stream in an error goes when the host is done with it") {
   CudaBackend gpu;
   auto side = gpu.create_stream("side");
   std::atomic<bool> ran = false;
+  // The error comes when the wait is in the stream, and before the host opens the gate.
+  gpu.host_task(*side, "delay", 0,
+                [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
   {
     const Op op(gpu, *side, "probe");
     launch(give_up, 1, 1, 0, op, nullptr);
   }
   cpu.host_task(cpu.compute_stream(), "slow", 0, [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ran = true;
   });
   gpu.wait(*side, cpu.record(cpu.compute_stream()));

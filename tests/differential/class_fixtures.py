@@ -154,7 +154,7 @@ def classes():
 
 def main():
     where = Path(sys.argv[1])
-    (where / "classes.json").write_text(json.dumps(classes(), indent=1) + "\n")
+    (where / "classes.json").write_text(json.dumps(classes(), ensure_ascii=False, separators=(",", ":")) + "\n")
     lines, results = [], []  # many folders give the same ids and text
     for kind, changes, keys, config, file in folders():
         made = {"tokenizer": kind, "changes": changes, "keys": keys, "config": config, "file": file}

@@ -51,7 +51,7 @@ def write(case, folder):
         "optimizer": f"torch.optim.AdamW, betas {BETAS}, eps {EPS}, weight_decay {WEIGHT_DECAY} if ndim >= 2 else 0",
         "clip": f"gradients *= min(1, {MAX_NORM} / (norm + 1e-6)), norm = l2 norm of all gradients together",
         "steps": steps}}  # fmt: skip
-    (folder / "reference.json").write_text(json.dumps(reference, indent=1))
+    (folder / "reference.json").write_text(json.dumps(reference, ensure_ascii=False, separators=(",", ":")))
     return {name[5:]: t.abs().max().item() for name, t in tensors.items() if name.startswith("grad.")}
 
 

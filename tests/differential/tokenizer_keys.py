@@ -62,7 +62,7 @@ def main():
         "decoder": components(decoders),
     }
     with open(sys.argv[1], "w") as file:
-        json.dump(records, file, indent=1)
+        json.dump(records, file, ensure_ascii=False, separators=(",", ":"))
         file.write("\n")
 
 

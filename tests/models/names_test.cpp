@@ -142,7 +142,7 @@ TEST_CASE("names: what is no parameter of the family has no name") {
         "[names] norm.weight: no Hugging Face name");
   ModelConfig other = gpt2;
   other.family = "bert";
-  CHECK(test::contains(test::error_of([&] { base_prefix(other); }), ", got 'bert'"));
+  CHECK(test::contains(test::error_of([&] { base_prefix(other); }), ", got \"bert\""));
 }
 
 }  // namespace

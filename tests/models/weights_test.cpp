@@ -387,6 +387,22 @@ TEST_CASE("weights: names that wrappers of modules changed are one line, and can
   incomplete.erase("lm_head.weight");
   incomplete.erase("model.norm.weight");  // all others begin with model.
   CHECK(contains(f.error(incomplete), "\n  missing: model.norm.weight (13)"));
+  // One name with a part of a wrapper that is none: stripped it would not help.
+  const auto one_renamed = [&](const std::string& other) {
+    return renamed([&](const std::string& n) { return n == "model.norm.weight" ? other : n; });
+  };
+  for (const char* other : {"junk.module.x", "base_model.model.x"}) {
+    const std::string said = f.error(one_renamed(other));
+    CHECK(
+        contains(said, "\n  missing: model.norm.weight (13)\n  unexpected: " + std::string(other)));
+  }
+  CHECK(contains(f.error(one_renamed("module.model.norm.weight")),
+                 fmt::format("{}: 1 of {} names of tensors have module. in them", path, count)));
+  Tensors wrapped = renamed([](const std::string& name) { return "module." + name; });
+  wrapped.erase("module.model.norm.weight");
+  CHECK(contains(f.error(wrapped), "--strip-prefix module. " + path +
+                                       " NEW writes a folder without\n  missing even then: "
+                                       "model.norm.weight (13)"));
   Tensors twice = renamed([](const std::string& name) { return "module." + name; });
   twice["model.norm.weight"] = Shape{13};
   f.error(twice);

@@ -37,7 +37,7 @@ failed=0
 
 # walk FILE: runs one case in a folder of its own and compares what it prints.
 walk() {
-  local file=$1 name folder output status at line text
+  local file=$1 name folder output status at line text before
   name=$(basename "$file" .sh)
   folder=$scratch/$name
   mkdir -p "$folder"
@@ -50,8 +50,11 @@ walk() {
   done
   text=$(head_of "$file" status)
   [ "$status" = "${text:-0}" ] || fail "status ${text:-0} expected, got $status"
-  at=0  # expectations are found in order, each in a line of its own or in the same one
+  # Expectations are found in order; two in one line are told apart by their texts.
+  at=0 before=""
   while IFS= read -r text; do
+    if [ "$text" = "$before" ]; then at=$((at + 1)); fi
+    before=$text
     line=$(TEXT=$text awk -v from="$at" '
       NR >= from && index($0, ENVIRON["TEXT"]) { print NR; exit }' <<<"$output")
     if [ -n "$line" ]; then at=$line; else fail "expected '$text'"; fi

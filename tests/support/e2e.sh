@@ -7,6 +7,7 @@ fail() { echo "FAILED: $*"; failed=1; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
-summary() { grep -o "\"$2\": [^,]*" "$1/metrics.json" | head -1 | cut -d' ' -f2; }
+# A key of metrics.json itself: what lies deeper, such as a straggler, may have keys of the same name.
+summary() { sed -n "s/^  \"$2\": \([^,]*\),\{0,1\}\$/\1/p" "$1/metrics.json"; }
 # Step and values of every line of metrics.jsonl, without what depends on the time.
 lines() { grep -o '"step":[0-9]*,"[a-z_]*":[^,}]*\(,"grad_norm":[^,]*,"learning_rate":[^,]*\)\?' "$1/metrics.jsonl"; }

@@ -49,7 +49,14 @@ Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   }
   own.labels = own.tokens;
   for (int64_t i = 0; i < rows; ++i) own.samples.push_back(world.rank() * rows + i);
-  return make_batch(std::move(own), rules, options.batch * rules.targets_of_row(options.length));
+  Batch batch =
+      make_batch(std::move(own), rules, options.batch * rules.targets_of_row(options.length));
+  if (options.fsdp.fixed_order) {  // a pass of each micro-step
+    const int64_t parts = options.fsdp.micro_steps;
+    batch.rows_per_pass = (rows + parts - 1) / parts;
+    batch.passes = parts * world.size();
+  }
+  return batch;
 }
 
 // Measures every call of the step by itself, in slices to be interleaved with steps, because

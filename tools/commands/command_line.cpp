@@ -117,6 +117,11 @@ std::string mistake_text(const CLI::ParseError& error, const CLI::App& app) {
   return text;
 }
 
+std::vector<std::string> unmarked(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) argument = unmarked_argument(std::move(argument));
+  return arguments;
+}
+
 // What all ranks must have been given alike; the rest is each rank's own.
 std::vector<std::string> settings_of(const Command& command) {
   std::vector<std::string> own;
@@ -158,15 +163,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_adopt_command(program, result.command);
   const std::string mistake = first_mistake(app, argc, argv);
   if (!mistake.empty()) return {.command = {}, .status = 2, .message = mistake};
+  std::vector<std::string> marked;
+  for (int i = argc - 1; i > 0; --i)
+    marked.push_back(marked_argument(argv[i]));  // as CLI11 has them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(marked));
   } catch (const CLI::ParseError& error) {
     const bool help = error.get_exit_code() == 0;
     std::ostringstream out;
     app.exit(error, out, out);
     const bool unplaced = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
     const std::vector<std::string> extras =
-        unplaced ? app.remaining(true) : std::vector<std::string>{};
+        unplaced ? unmarked(app.remaining(true)) : std::vector<std::string>{};
     const std::string path = named_command(app).path;
     const std::string mistake =
         extras.empty() ? fmt::format("{}{}{} (see fsdp {}{}--help)", path, path.empty() ? "" : ": ",

@@ -13,6 +13,27 @@
 #include "tools/config/home_folder.h"
 
 namespace fsdp::tools {
+namespace {
+
+constexpr char kMark = '\x1f';  // no argument ends so
+
+CLI::Validator without_mark() {
+  const auto take_off = [](std::string& text) {
+    text = unmarked_argument(std::move(text));
+    return std::string();
+  };
+  return {take_off, ""};
+}
+
+}  // namespace
+
+std::string marked_argument(const std::string& argument) {
+  return argument.starts_with('[') && argument.ends_with(']') ? argument + kMark : argument;
+}
+std::string unmarked_argument(std::string argument) {
+  if (argument.ends_with(kMark)) argument.pop_back();
+  return argument;
+}
 
 Option Option::required() const { return option_->required(), *this; }
 Option Option::expected(int count) const { return option_->expected(count), *this; }
@@ -92,7 +113,7 @@ void Command::require_command() const { app_->require_subcommand(1); }
 
 template <typename T>
 Option Command::add_option(const std::string& name, T& value, const std::string& help) const {
-  return Option(app_->add_option(name, value, help));
+  return Option(app_->add_option(name, value, help)->transform(without_mark()));
 }
 template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
 template Option Command::add_option(const std::string&, int&, const std::string&) const;
@@ -115,7 +136,7 @@ Option Command::add_flag(const std::string& name, bool& value, const std::string
 }
 Option Command::add_flag(const std::string& name, std::vector<std::string>& values,
                          const std::string& help) const {
-  return Option(app_->add_flag(name, values, help));
+  return Option(app_->add_flag(name, values, help)->transform(without_mark()));
 }
 void Command::footer(const std::string& text) const { app_->footer(text); }
 void Command::after_parsing(std::function<void()> call) const {

@@ -15,6 +15,11 @@ class Option;
 
 namespace fsdp::tools {
 
+// CLI11 takes a text in brackets, "[INST] Hi [/INST]", for a list and drops the brackets. So such
+// an argument is parsed with a mark behind it, which every option of texts takes off again.
+std::string marked_argument(const std::string& argument);
+std::string unmarked_argument(std::string argument);
+
 // An option of a command, or an argument without a name. Valid as long as the command.
 class Option {
  public:

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/io/hub_files.h"
+#include "core/text/shell_word.h"
 #include "tools/data/json_row.h"
 #include "tools/data/row_spans.h"
 #include "tools/data/tokenizer/utf8.h"
@@ -42,7 +44,7 @@ struct Kind {
   std::string_view name, command, ending;
 };
 using namespace std::string_view_literals;
-constexpr std::array<Kind, 21> kKinds = {{
+constexpr std::array<Kind, 20> kKinds = {{
     {"\x1f\x8b"sv, 0, "a file compressed by gzip", "gzip -dk FILE", ".gz"},
     {"\x28\xb5\x2f\xfd"sv, 0, "a file compressed by zstd (Zstandard)", "zstd -d FILE", ".zst"},
     {"\3757zXZ\0"sv, 0, "a file compressed by xz", "xz -dk FILE", ".xz"},
@@ -69,8 +71,6 @@ constexpr std::array<Kind, 21> kKinds = {{
      "sqlite3 -csv -header FILE 'SELECT * FROM the_table' > OUT", ".csv"},
     {"Obj\x01"sv, 0, "a file of Avro", "", ""},
     {"%PDF-"sv, 0, "a PDF", "pdftotext FILE OUT", ".txt"},
-    {"version https://git-lfs.github.com/"sv, 0, "a pointer of Git LFS, in place of the file",
-     "git lfs pull", ""},
     {"\xff\xfe\0\0"sv, 0, "UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > OUT", ".utf8"},
     {"\0\0\xfe\xff"sv, 0, "UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > OUT", ".utf8"},
     {"\xff\xfe"sv, 0, "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE > OUT", ".utf8"},
@@ -78,18 +78,6 @@ constexpr std::array<Kind, 21> kKinds = {{
 }};
 constexpr Kind kUtf16Little = {"", 0, "UTF-16", "iconv -f UTF-16LE -t UTF-8 FILE > OUT", ".utf8"};
 constexpr Kind kUtf16Big = {"", 0, "UTF-16", "iconv -f UTF-16BE -t UTF-8 FILE > OUT", ".utf8"};
-
-// As one word of a shell.
-std::string shell_word(const std::string& text) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_./+-,=@%").find(c) != std::string_view::npos;
-  };
-  if (std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
 
 std::string replaced(std::string text, std::string_view word, const std::string& by) {
   const size_t at = text.find(word);
@@ -111,8 +99,7 @@ std::string text_of(const Kind& kind, const std::filesystem::path& file) {
   if (ending == ".utf8" || ending == ".unpacked") ending += own;
   const auto out = std::filesystem::path(file).replace_extension(ending);
   command = replaced(command, "OUT", shell_word(out.string()));
-  return fmt::format("{}; {} {}", what,
-                     kind.begin.starts_with("version") ? "fetch it:" : "convert it:",
+  return fmt::format("{}; convert it: {}", what,
                      replaced(command, "FILE", shell_word(file.string())));
 }
 
@@ -178,6 +165,7 @@ bool has_data_ending(const std::filesystem::path& file) { return ending_of(file)
 
 std::string other_kind(const MappedFile& file) {
   const std::string_view text = file.text();
+  if (std::string other = stand_in(text); !other.empty()) return other;
   for (const Kind& kind : kKinds) {
     if (fits(kind, text)) return text_of(kind, file.path());
   }

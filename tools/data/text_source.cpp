@@ -8,6 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/forget_pages.h"
 #include "core/io/json.h"
+#include "core/text/shell_word.h"
 #include "tools/data/json_row.h"
 #include "tools/data/row_spans.h"
 #include "tools/data/squad.h"
@@ -208,9 +209,8 @@ std::string hint_of_format(std::string_view text, const std::string& file,
   const std::string member = member_with_rows(text);
   return member.empty()
              ? ""
-             : fmt::format(
-                   "its rows seem to be in \"{0}\": jq -c '.{0}[]' FILE makes a line of each",
-                   member);
+             : fmt::format("its rows seem to be in \"{}\": jq -c {} {} makes a line of each",
+                           member, shell_word("." + member + "[]"), shell_word(file));
 }
 
 // Of a file of rows; one with line 0 where it has none.

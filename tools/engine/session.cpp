@@ -100,6 +100,7 @@ StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_
 }
 
 double Session::evaluate(const Batch& batch) {
+  check(batch);
   const int ranks = world().size();
   const int parts = static_cast<int>((std::max<int64_t>(batch.passes, 1) + ranks - 1) / ranks);
   const int64_t places = batch.passes > 0 ? int64_t{parts} * ranks : 1;

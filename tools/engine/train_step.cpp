@@ -14,6 +14,7 @@ namespace {
 std::vector<std::string> texts_of(const TrainStepOptions& options) {
   const optim::OptimizerOptions& o = options.optimizer;
   const optim::LossScalerOptions& scale = options.loss_scale;
+  const LossScaleRule& rule = scale.rule;
   return {fmt::format("optimizer {}", optim::name_of(o.kind)),
           fmt::format("weight_decay {}", o.weight_decay),
           fmt::format("betas {} {}", o.beta1, o.beta2),
@@ -23,7 +24,9 @@ std::vector<std::string> texts_of(const TrainStepOptions& options) {
           fmt::format("state_dtype {}", o.state_dtype ? name_of(*o.state_dtype) : "none"),
           fmt::format("rounding {} {}", o.rounds_masters_by_chance, o.rounding_seed),
           fmt::format("clip_norm {} {}", options.clip_norm, options.clip_power),
-          fmt::format("loss_scale {}", scale.initial)};
+          fmt::format("loss_scale {}", scale.initial),
+          fmt::format("loss_scale rule {} {} {} {} {} {}", rule.growth, rule.backoff, rule.interval,
+                      rule.tolerance, rule.floor, rule.minimum)};
 }
 
 }  // namespace

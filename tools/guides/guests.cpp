@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/shell_word.h"
 #include "tools/guides/fairseq_data.h"
 #include "tools/guides/log_lines.h"
 #include "tools/guides/result_files.h"
@@ -34,7 +35,7 @@ std::string way_out_of_dcp(const Entry& entry) {
   if (!parts && !name.starts_with("pytorch_model_fsdp_")) return "";
   const std::filesystem::path folder = parts ? entry.path().parent_path() : entry.path();
   return fmt::format("accelerate merge-weights {} NEW writes NEW/model.safetensors",
-                     folder.string());
+                     shell_word(folder.string()));
 }
 constexpr ForeignCheckpoint kDcp = {.program = "PyTorch's DCP", .way_out = way_out_of_dcp};
 
@@ -48,8 +49,10 @@ std::string way_out_of_deepspeed(const Entry& entry) {
   if (!part && !beside) return "";
   std::filesystem::path folder = entry.path().parent_path();
   if (part && folder.filename().string().starts_with("global_step")) folder = folder.parent_path();
+  if (folder.empty()) folder = ".";  // of a relative name
   return fmt::format("python {} {} NEW --safe_serialization writes NEW/model.safetensors",
-                     (folder / "zero_to_fp32.py").string(), folder.string());
+                     shell_word((folder / "zero_to_fp32.py").string()),
+                     shell_word(folder.string()));
 }
 constexpr ForeignCheckpoint kDeepSpeed = {.program = "DeepSpeed", .way_out = way_out_of_deepspeed};
 
@@ -60,7 +63,7 @@ std::string way_out_of_meta(const Entry& entry) {
       "python convert_llama_weights_to_hf.py --input_dir {} --output_dir NEW --llama_version V "
       "--num_shards N, where V is 1, 2, 3 or 3.1, and N how many consolidated.*.pth there are; the "
       "script is in src/transformers/models/llama of transformers' repository, not in its package",
-      entry.path().parent_path().string());
+      shell_word(entry.path().parent_path().string()));
 }
 constexpr ForeignCheckpoint kMeta = {.program = "Meta's release of Llama",
                                      .way_out = way_out_of_meta};

@@ -81,6 +81,7 @@ TokenizerSummary look_at_tokenizer(const fs::path& file) {
     const auto tokenizer = data::make_tokenizer(file.string());
     out.vocabulary = tokenizer->vocab_size();
     out.end_of_text = tokenizer->end_of_text();
+    out.note = tokenizer->note();
     const Json json = parse_json(data::tokenizer_text(file), file.string());  // which is right
     for (const char* part : {"normalizer", "pre_tokenizer", "model", "post_processor", "decoder"}) {
       const Json value = json.value(part, Json());

@@ -60,6 +60,7 @@ struct TokenizerSummary {
   int64_t added = 0;
   std::map<std::string, int64_t> specials;  // content -> id
   int32_t end_of_text = -1;
+  std::string note;     // as Tokenizer::note()
   std::string problem;  // "": this program can use it
 };
 

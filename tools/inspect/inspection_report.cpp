@@ -111,11 +111,12 @@ std::string tokenizer_section(const TokenizerSummary& tokenizer) {
   const size_t more = specials.size() > kShown ? specials.size() - kShown : 0;
   specials.resize(specials.size() - more);
   return fmt::format(
-      "\ntokenizer\n  {}\n  {} ids, {} added tokens, end of text {}\n  special: {}{}\n",
+      "\ntokenizer\n  {}\n  {} ids, {} added tokens, end of text {}\n  special: {}{}\n{}",
       fmt::join(parts, ", "), tokenizer.vocabulary, tokenizer.added,
       tokenizer.end_of_text >= 0 ? std::to_string(tokenizer.end_of_text) : "none",
       specials.empty() ? "none" : fmt::format("{}", fmt::join(specials, ", ")),
-      more > 0 ? fmt::format(", and {} more", more) : "");
+      more > 0 ? fmt::format(", and {} more", more) : "",
+      tokenizer.note.empty() ? "" : "  note: " + tokenizer.note + "\n");
 }
 
 Json config_fields(const models::ModelConfig& c) {
@@ -156,7 +157,8 @@ Json weights_fields(const WeightsSummary& weights) {
 Json tokenizer_fields(const TokenizerSummary& tokenizer) {
   return {{"components", tokenizer.components},   {"vocabulary", tokenizer.vocabulary},
           {"added_tokens", tokenizer.added},      {"special_tokens", tokenizer.specials},
-          {"end_of_text", tokenizer.end_of_text}, {"problem", tokenizer.problem}};
+          {"end_of_text", tokenizer.end_of_text}, {"note", tokenizer.note},
+          {"problem", tokenizer.problem}};
 }
 
 }  // namespace

@@ -89,6 +89,11 @@ Steps read_steps(Reader& reader) {
   return steps;
 }
 
+// Adds a core unless no machine has one of this number.
+void add_core(int64_t core, Cores& to) {
+  if (core >= 0 && core <= kMostCores) to.push_back(static_cast<int>(core));
+}
+
 // "{0,1}", "{0:4,!2}", "3"
 Cores read_place(Reader& reader) {
   if (!reader.take('{')) return {reader.number(0)};
@@ -101,7 +106,7 @@ Cores read_place(Reader& reader) {
       continue;
     }
     const Steps steps = read_steps(reader);
-    for (int i = 0; i < steps.count; ++i) place.push_back(first + i * steps.stride);
+    for (int64_t i = 0; i < steps.count; ++i) add_core(first + i * steps.stride, place);
   } while (reader.take(','));
   reader.need('}');
   return in_order(place);
@@ -206,9 +211,9 @@ std::optional<std::vector<Cores>> parse_places(std::string_view text, const Core
       const Steps steps = without ? Steps() : read_steps(reader);
       if (place.size() * static_cast<size_t>(steps.count) > kMostCores) return {};
       if (without) std::erase(places, place);
-      for (int i = 0; !without && i < steps.count; ++i) {
-        places.push_back(place);
-        for (int& core : places.back()) core += i * steps.stride;
+      for (int64_t i = 0; !without && i < steps.count; ++i) {
+        places.emplace_back();
+        for (const int core : place) add_core(core + i * steps.stride, places.back());
       }
     } while (reader.take(','));
   }

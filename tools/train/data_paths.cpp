@@ -103,7 +103,12 @@ std::vector<std::string> resolve_paths(config::TrainConfig& config,
   resolve(config.model.path);
   resolve(config.lora.path);
   for (std::string* path : {&config.model.path, &config.lora.path}) {
-    *path = snapshot_in(*path).string();
+    try {
+      *path = snapshot_in(*path).string();
+    } catch (const Error& error) {
+      fail("{}", config::with_place(
+                     config, fmt::format("{}: {}", config::key_of(config, *path), error.what())));
+    }
   }
   if (!config.lora.path.empty() && config.model.path.empty()) {
     config.model.path = models::adapter_base(config.lora.path);

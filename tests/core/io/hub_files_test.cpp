@@ -73,5 +73,18 @@ TEST_CASE("hub files: the snapshot of a folder of the cache, where there is one"
         two + "; refs/main says " + (snapshots / "4567").string());
 }
 
+TEST_CASE("hub files: snapshots of a folder that is of no cache are its own") {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "adapter/snapshots/a");
+  CHECK(snapshot_in(folder / "adapter") == folder / "adapter");
+  fs::create_directories(folder / "adapter/snapshots/b");
+  CHECK(snapshot_in(folder / "adapter") == folder / "adapter");
+  fs::create_directories(folder / "copied/snapshots/a");
+  fs::create_directories(folder / "copied/blobs");
+  CHECK(snapshot_in(folder / "copied") == folder / "copied/snapshots/a");
+  fs::create_directories(folder / "models--a--b/snapshots/a");
+  CHECK(snapshot_in(folder / "models--a--b/") == folder / "models--a--b/snapshots/a");
+}
+
 }  // namespace
 }  // namespace fsdp

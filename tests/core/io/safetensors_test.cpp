@@ -126,7 +126,7 @@ TEST_CASE("a header size that the file cannot hold") {
   CHECK(test::contains(with_size(~uint64_t{0}), "not a safetensors file"));
   CHECK(test::contains(refusal("1234567"), "not a safetensors file: only 7 bytes"));
   CHECK(test::contains(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
-                       "a pointer of Git LFS, not the weights"));
+                       "a pointer of Git LFS, not the file: git lfs pull brings it"));
 }
 
 TEST_CASE("no cut or changed byte of a good file leads out of it") {

@@ -10,6 +10,8 @@
 # expect: zero: a checkpoint of DeepSpeed
 # expect: python zero/zero_to_fp32.py zero NEW --safe_serialization
 # expect: python zero/zero_to_fp32.py zero NEW --safe_serialization
+# expect: python ./zero_to_fp32.py . NEW --safe_serialization
+# expect: python 'my zero/zero_to_fp32.py' 'my zero' NEW --safe_serialization
 # expect: meta: a checkpoint of Meta's release of Llama
 # expect: convert_llama_weights_to_hf.py --input_dir meta --output_dir NEW
 # expect: 8 8
@@ -24,6 +26,10 @@ cp whole/config.json zero
 : >zero/zero_to_fp32.py
 : >meta/consolidated.00.pth
 : >meta/params.json
-for folder in fsdp0 parts zero zero/global_step5 meta; do "$FSDP" generate $folder --ids 5 --tokens 2; done
+for folder in fsdp0 parts zero zero/global_step5; do "$FSDP" generate $folder --ids 5 --tokens 2; done
+(cd zero && "$FSDP" generate global_step5 --ids 5 --tokens 2)
+cp -r zero "my zero"
+"$FSDP" generate "my zero" --ids 5 --tokens 2
+"$FSDP" generate meta --ids 5 --tokens 2
 cp zero/zero_to_fp32.py whole  # beside weights it says nothing
 "$FSDP" generate whole --ids 5 --tokens 2

@@ -3,7 +3,7 @@
 # source: https://github.com/huggingface/transformers/issues/14561
 # before: malformed JSON: expected ... of tokenizer.json and config.json
 # expect: m/tokenizer.json: a pointer of Git LFS, not the file: git lfs pull brings it
-# expect: m/model.safetensors: a pointer of Git LFS
+# expect: m/model.safetensors: a pointer of Git LFS, not the file: git lfs pull brings it
 # expect: m/config.json: a pointer of Git LFS, not the file: git lfs pull brings it
 # never: malformed
 # status: 1

@@ -5,6 +5,7 @@
 # expect: 8 8
 # expect: 256 259
 # expect: models--org--name: a folder of the hub's cache with 2 snapshots; give one of them: models--org--name/snapshots/0123, models--org--name/snapshots/4567; refs/main says models--org--name/snapshots/0123
+# expect: model.path: models--org--name: a folder of the hub's cache with 2 snapshots
 # status: 1
 cache=models--org--name
 model $cache/snapshots/0123
@@ -15,3 +16,5 @@ printf 0123 >$cache/refs/main
 "$FSDP" tokenize --tokenizer $cache "hi the"
 mkdir $cache/snapshots/4567
 "$FSDP" generate $cache --ids 5 --tokens 2
+printf abc >text.txt
+"$FSDP" train --model $cache --data text.txt

@@ -5,7 +5,8 @@
 # expect: 2 1 0 3
 # expect: perplexity
 # expect: tokenizer: m/vocab.json
-# expect: GPT2Tokenizer or Qwen2Tokenizer, got "BartTokenizer"
+# expect: GPT2Tokenizer or Qwen2Tokenizer, got "BartTokenizer"; in Python, AutoTokenizer.from_pretrained("m")
+# expect: got "LlamaTokenizer"; tokenizer_class of tokenizer_config.json must name one of the two
 # status: 1
 model m
 echo '{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}' >m/vocab.json
@@ -14,4 +15,6 @@ printf 'abbaabbaabba' >text.txt
 "$FSDP" tokenize --tokenizer m 'abba<|endoftext|>'
 "$FSDP" eval m --data text.txt --sequence-length 4
 echo '{"tokenizer_class": "BartTokenizer"}' >m/tokenizer_config.json
+"$FSDP" tokenize --tokenizer m abba
+echo '{"tokenizer_class": "LlamaTokenizer"}' >m/tokenizer_config.json
 "$FSDP" tokenize --tokenizer m abba

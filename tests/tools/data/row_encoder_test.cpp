@@ -92,6 +92,8 @@ TEST_CASE("row encoder: a text that writes the tokens which are added to it") {
         "the text writes \"</s>\" itself, and data.document_separator adds one: there are two in a "
         "row");
   CHECK(note({"<s>a", "b", "a", "b"}) == "");  // one that quotes it
+  CHECK(note({"a", "", "b"}) == "");
+  CHECK(note({"a", "", "b", "", "", "the", "b"}) == "");
 }
 
 }  // namespace

@@ -84,6 +84,8 @@ TEST_CASE_FIXTURE(Fixture, "files of other kinds are named, with the command tha
       CHECK(test::contains(error, command));
     }
   }
+  CHECK(test::contains(refusal("a.txt", "../../blobs/01ab"sv),
+                       "a.txt: the text ../../blobs/01ab in the place of a link"));
   CHECK(test::contains(refusal("a.tar", std::string(257, 'x') + "ustar"), "an archive of tar"));
 }
 

@@ -242,9 +242,11 @@ TEST_CASE("a file of another format that is read as JSONL") {
         "data.format: alpaca");
   for (const char* within :
        {"{\"rows\": [{\"text\": \"a\"}]}", "{\n  \"rows\": [\n {\"text\": \"a\"}]}"}) {
-    CHECK(refusal("a.json", within) ==
-          "a.json:1: no field \"text\" (fields: rows); its rows seem to be in \"rows\": jq -c "
-          "'.rows[]' FILE makes a line of each");
+    const std::string said = refusal("a.json", within);
+    CHECK(
+        said.starts_with("a.json:1: no field \"text\" (fields: rows); its rows seem to be in "
+                         "\"rows\": jq -c '.rows[]' /"));
+    CHECK(said.ends_with("/a.json makes a line of each"));
   }
   CHECK(refusal("a.jsonl", "{\"rows\": [{\"a\": 1}]}\n{}") ==
         "a.jsonl:1: no field \"text\" (fields: rows)");

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "tests/support/temp_folder.h"
@@ -113,6 +114,11 @@ TEST_CASE("inspect: a folder, its weights and its tokenizer") {
   CHECK(json["units"].size() == 3);
   CHECK(json["weights"]["dtypes"]["F32"]["elements"] == found.counts.total);
   CHECK(json["tokenizer"]["special_tokens"]["</s>"] == 2);
+  CHECK(json["tokenizer"]["note"] == "");
+  write_file_atomically(folder / "tokenizer_config.json", R"({"tokenizer_class": "Own"})");
+  CHECK(contains(format_inspection(inspect({.source = folder.string()})),
+                 "  note: " + (folder / "tokenizer.json").string() +
+                     ": tokenizer_config.json names the tokenizer_class \"Own\""));
 
   const Inspection by_config = inspect({.source = (folder / "config.json").string()});
   CHECK(by_config.counts.total == found.counts.total);

@@ -317,15 +317,17 @@ TEST_CASE("conversion: a copy of the tied head is dropped, another head refused 
 TEST_CASE("conversion: the files of tokenizer and generation come along, others do not") {
   const test::TempFolder scratch;
   fs::copy(test::fixture_path("models") / "gpt2", scratch / "in");
-  for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "generation_config.json", "notes.txt"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "notes.txt"}) {
     scratch.write(std::string("in/") + name, name);
   }
+  const std::string generation = "{\"max_new_tokens\": 7}";
+  scratch.write("in/generation_config.json", generation);
   convert({.from = scratch / "in", .to = scratch / "shards", .shards = 2}, 1);
   convert({.from = scratch / "shards", .to = scratch / "out"}, 1);
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "generation_config.json"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     CHECK(read_file(scratch / "out" / name) == name);
   }
+  CHECK(read_file(scratch / "out/generation_config.json") == generation);
   CHECK(!fs::exists(scratch / "out/notes.txt"));
   CHECK(!fs::exists(scratch / "out/reference.json"));
 }

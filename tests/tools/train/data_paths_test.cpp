@@ -78,6 +78,18 @@ TEST_CASE_FIXTURE(Paths, "data paths: an included file's names are looked for be
   CHECK(config.data.train == std::vector<std::string>{"a.txt"});
 }
 
+TEST_CASE_FIXTURE(Paths, "data paths: a cache with two snapshots is told by its key and place") {
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directories(folder / "models--org--name/snapshots" / name);
+  }
+  config.model.path = name("models--org--name");
+  config.places["model.path"] = "config.yaml:3";
+  const std::string said = test::error_of([&] { resolve_paths(config, folder / "config.yaml"); });
+  CAPTURE(said);
+  CHECK(test::contains(said, "model.path: " + config.model.path + ": a folder of the hub's cache"));
+  CHECK(test::contains(said, "config.yaml:3"));
+}
+
 TEST_CASE_FIXTURE(Paths, "data paths: each source has its own files") {
   folder.write("texts/b.jsonl", "{\"text\": \"bb\"}\n");
   folder.write("texts/a.jsonl", "{\"text\": \"aa\"}\n");

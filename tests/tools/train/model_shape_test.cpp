@@ -81,16 +81,18 @@ TEST_CASE("model shape: what the family's config.json cannot say is refused") {
     return error_of("model: {hidden_size: 64, layers: 1, heads: 4, " + more + "}");
   };
   CHECK(sized("model_type: gpt2, kv_heads: 2") ==
-        "model.kv_heads: the config.json of the family gpt2 cannot say 2; it would be read back "
+        "test.yaml:1: model.kv_heads: the config.json of the family gpt2 cannot say 2; it would be "
+        "read back "
         "as 4");
-  CHECK(sized("model_type: gpt2, head_dim: 32").starts_with("model.head_dim: "));
+  CHECK(sized("model_type: gpt2, head_dim: 32").starts_with("test.yaml:1: model.head_dim: "));
   CHECK(sized("model_type: gpt2, rope_theta: 10000") ==
-        "model.rope_theta: the family gpt2 has no rotary positions");
-  CHECK(sized("model_type: gpt2, shift_labels: false").starts_with("model.shift_labels: "));
+        "test.yaml:1: model.rope_theta: the family gpt2 has no rotary positions");
+  CHECK(sized("model_type: gpt2, shift_labels: false")
+            .starts_with("test.yaml:1: model.shift_labels: "));
   CHECK(sized("model_type: workshop_gpt, tie_embeddings: false, shift_labels: false") == "");
   CHECK(sized("model_type: llama, activation: gelu_new") == "");
-  CHECK(sized("model_type: bloom, ffn: 100").starts_with("model.ffn: "));
-  CHECK(sized("model_type: gpt_neox, head_dim: 32").starts_with("model.head_dim: "));
+  CHECK(sized("model_type: bloom, ffn: 100").starts_with("test.yaml:1: model.ffn: "));
+  CHECK(sized("model_type: gpt_neox, head_dim: 32").starts_with("test.yaml:1: model.head_dim: "));
   CHECK(sized("model_type: bloom, dropout: 0.1") == "");
   CHECK(sized("model_type: llama, kv_heads: 2, head_dim: 32, rope_theta: 5, dropout: 0.1") == "");
   for (const std::string& name : models::preset_names()) {

@@ -22,6 +22,8 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/hub_files.h"
+#include "tools/data/tokenizer/class_components.h"
 #include "tools/data/tokenizer/json_node.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
 
@@ -69,22 +71,12 @@ Token token_with_options(const JsonNode& node) {
 
 // Null where there is no such file. With the keys in the file's order, which decides about ids.
 Json read_in_order(const fs::path& file) {
-  if (!fs::exists(file)) return Json();
+  if (!is_named(file)) return Json();
   const Json checked = read_json_file(file);
   if (!checked.is_object()) {
     JsonNode(checked, file.string()).fail("expected an object, got {}", checked.type_name());
   }
   return Json::parse(read_file(file));
-}
-
-void set_prefix(Json& component, bool value, bool nested) {
-  if (!component.is_object()) return;
-  const std::string type = component.value("type", "");
-  if (type == "ByteLevel" && component.contains("add_prefix_space")) {
-    component["add_prefix_space"] = value;
-  }
-  if (type != "Sequence" || !nested || !component.contains("pretokenizers")) return;
-  for (Json& child : component["pretokenizers"]) set_prefix(child, value, nested);
 }
 
 class Reader {
@@ -122,9 +114,16 @@ class Reader {
   bool flag(const char* key, bool otherwise) const {
     return config_.contains(key) ? at(key).flag() : otherwise;
   }
-  // Null is no, and only a key that is not there is the class's default.
-  bool truth(const char* key, bool otherwise) const {
-    return config_.contains(key) ? node().flag(key, false) : otherwise;
+  // As Python takes it: null is no, a text is yes unless it is empty, and only a key that is not
+  // there is the class's default.
+  bool truth(const char* key, bool otherwise) {
+    if (!config_.contains(key)) return otherwise;
+    const Json& value = config_.at(key);
+    if (!value.is_string()) return node().flag(key, false);
+    if (value.text().empty()) return false;
+    note("{} is the text \"{}\": transformers takes every text but an empty one for true", key,
+         value.text());
+    return true;
   }
   void refuse_methods() const {
     for (const char* key : {"add_special_tokens", "add_tokens", "encode", "decode", "tokenize"}) {
@@ -368,7 +367,7 @@ class Reader {
     }
     out_.frames = class_->frames;
     out_.end = out_.end_of_text;
-    if (!out_.frames || !adds_begin) out_.begin.reset();
+    if (!adds_begin) out_.begin.reset();
     if (!out_.frames || !adds_end) out_.end.reset();
     if (!out_.frames) return;
     check_frame("bos_token", adds_begin, out_.begin);
@@ -387,12 +386,7 @@ class Reader {
     if (!config_.contains(kPrefix) && class_->leaves_prefix) return;
     if (config_.contains(kPrefix) && config_.at(kPrefix).is_null()) return;
     const bool value = flag(kPrefix, false);
-    if (!tokenizer_.is_object() || !tokenizer_.contains("pre_tokenizer")) return;
-    Json changed = tokenizer_["pre_tokenizer"];
-    set_prefix(changed, value, value && class_->prefixes_nested);
-    if (changed == tokenizer_["pre_tokenizer"]) return;
-    tokenizer_["pre_tokenizer"] = changed;
-    out_.components = changed.dump();
+    out_.components = set_prefix_space(tokenizer_, value, value && class_->prefixes_nested);
   }
 
   // Whether transformers reads another file than the tokenizer.json, and that can be imitated.
@@ -409,48 +403,17 @@ class Reader {
     if (!flag("from_slow", false) && !llama) return false;
     const Json* model = tokenizer_.find("model");
     const bool pieces = model && model->is_object() && model->value("byte_fallback", false);
-    const bool imitates = llama && pieces && fs::exists(folder_ / "tokenizer.model");
-    const bool changes = imitates && convert_components(flag("add_prefix_space", false), legacy);
-    if (imitates && !changes) return true;
+    const bool imitates = llama && pieces && is_named(folder_ / "tokenizer.model");
+    if (imitates) {
+      out_.components = convert_components(tokenizer_, flag("add_prefix_space", false), legacy);
+      if (out_.components.empty()) return true;
+    }
     note(
         "{}: {} makes the tokenizer anew from other files; here its vocabulary is that of the "
         "tokenizer.json{}",
         llama ? "add_prefix_space" : "from_slow", class_->name,
         imitates ? ", the rest as made anew" : ", and so is the rest");
     return imitates || llama;
-  }
-  // To what the converter makes. Returns whether that is another thing.
-  bool convert_components(bool prefix, bool legacy) {
-    Json normalizer, pre_tokenizer;
-    const Json space = {{"String", " "}}, blank = {{"String", "\u2581"}};
-    if (legacy) {
-      Json steps = Json::array();
-      if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", "\u2581"}});
-      steps.push_back({{"type", "Replace"}, {"pattern", space}, {"content", "\u2581"}});
-      normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
-    } else {
-      pre_tokenizer = {{"type", "Metaspace"},
-                       {"replacement", "\u2581"},
-                       {"prepend_scheme", prefix ? "first" : "never"},
-                       {"split", false}};
-    }
-    Json decoders = Json::array();
-    decoders.push_back({{"type", "Replace"}, {"pattern", blank}, {"content", " "}});
-    decoders.push_back({{"type", "ByteFallback"}});
-    decoders.push_back({{"type", "Fuse"}});
-    if (prefix) {
-      decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    }
-    const Json decoder = {{"type", "Sequence"}, {"decoders", decoders}};
-    for (const auto& [key, component] :
-         {std::pair<const char*, const Json*>("normalizer", &normalizer),
-          {"pre_tokenizer", &pre_tokenizer},
-          {"decoder", &decoder}}) {
-      Json& old = tokenizer_[key];
-      if (old != *component) out_.components += key + component->dump();
-      old = *component;
-    }
-    return !out_.components.empty();
   }
 
   template <typename... Args>
@@ -470,33 +433,11 @@ class Reader {
   ClassRules out_;
 };
 
-constexpr std::pair<std::string_view, std::string_view> kCleaned[] = {
-    {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
-    {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-
 }  // namespace
 
 ClassRules read_class_rules(const fs::path& folder, Json& tokenizer) {
   if (folder.empty() || !tokenizer.is_object()) return {};
   return Reader(folder, tokenizer).read();
-}
-
-std::string clean_up_spaces(std::string text) {
-  for (const auto& [from, to] : kCleaned) {
-    for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
-      text.replace(at, from.size(), to);
-    }
-  }
-  return text;
-}
-
-bool may_be_cleaned_up(std::string_view text) {
-  return std::any_of(std::begin(kCleaned), std::end(kCleaned), [&](const auto& pair) {
-    for (size_t length = 1; length < pair.first.size(); ++length) {
-      if (text.ends_with(pair.first.substr(0, length))) return true;
-    }
-    return false;
-  });
 }
 
 }  // namespace fsdp::data

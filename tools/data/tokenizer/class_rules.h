@@ -19,8 +19,8 @@ struct ClassRules {
   std::vector<AddedToken> tokens;  // to be added after those of the tokenizer.json
   // Whether `begin` and `end` stand around a text in place of what the post-processor says.
   bool frames = false;
-  std::optional<std::string> begin, end;
-  std::optional<std::string> end_of_text, padding;      // eos_token and pad_token, of file or class
+  std::optional<std::string> begin, end;            // where add_bos_token and add_eos_token say so
+  std::optional<std::string> end_of_text, padding;  // eos_token and pad_token, of file or class
   bool end_is_named = false, padding_is_named = false;  // by a file
   bool begin_is_asked_for = false;  // add_bos_token: true, which may have no effect
   bool split_special_tokens = false;
@@ -33,10 +33,5 @@ struct ClassRules {
 // whose components change with the class. Error where transformers raises one and no reading is
 // plausible.
 ClassRules read_class_rules(const std::filesystem::path& folder, Json& tokenizer);
-
-// " ." to ".", " n't" to "n't", ...: clean_up_tokenization_spaces of transformers.
-std::string clean_up_spaces(std::string text);
-// Whether more text behind it may change the end of a text that was cleaned up.
-bool may_be_cleaned_up(std::string_view text);
 
 }  // namespace fsdp::data

@@ -2,6 +2,7 @@
 #include "tools/data/tokenizer/end_of_text.h"
 
 #include "core/io/config_keys.h"
+#include "core/io/hub_files.h"
 #include "core/io/json.h"
 #include "tools/data/tokenizer/added_tokens.h"
 #include "tools/data/tokenizer/bpe.h"
@@ -10,7 +11,7 @@ namespace fsdp::data {
 namespace {
 
 int32_t end_id(const std::filesystem::path& config) {
-  if (!std::filesystem::exists(config)) return -1;
+  if (!is_named(config)) return -1;
   const Json json = read_json_file(config);
   return static_cast<int32_t>(ConfigKeys(json, config.string()).token("eos_token_id"));
 }

@@ -17,6 +17,7 @@
 #include "tools/data/tokenizer/bpe.h"
 #include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/class_rules.h"
+#include "tools/data/tokenizer/clean_up.h"
 #include "tools/data/tokenizer/decoder.h"
 #include "tools/data/tokenizer/end_of_text.h"
 #include "tools/data/tokenizer/json_node.h"
@@ -107,10 +108,8 @@ struct HuggingFaceTokenizer::Stages {
   bool cuts_before_space = false;  // see [Note: stretches]
 };
 
-// Beside a file of another name lies what may belong to others.
 HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch)
-    : HuggingFaceTokenizer(tokenizer_text(file), file.string(),
-                           file == tokenizer_file_in(file.parent_path()) ? file.parent_path() : "",
+    : HuggingFaceTokenizer(tokenizer_text(file), file.string(), folder_of_tokenizer(file),
                            stretch) {}
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name, size_t stretch)

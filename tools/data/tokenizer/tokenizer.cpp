@@ -83,18 +83,14 @@ std::string default_tokenizer(const std::string& model_folder) {
 
 namespace {
 
-// Whether what lies beside the file belongs to it.
-bool is_of_folder(const fs::path& file) { return file == tokenizer_file_in(file.parent_path()); }
-
 // A copy means the same tokenizer whatever model it lies beside: its tokenizer_config.json names
 // the class, where that of `file` does not.
 void name_class(const fs::path& file, const fs::path& model_folder) {
-  const bool has_folder = is_of_folder(file);
-  const fs::path config_file = file.parent_path() / "tokenizer_config.json";
+  const fs::path folder = folder_of_tokenizer(file), config_file = folder / "tokenizer_config.json";
   Json config;
-  if (has_folder && fs::exists(config_file)) config = Json::parse(read_file(config_file));
+  if (!folder.empty() && is_named(config_file)) config = Json::parse(read_file(config_file));
   if (config.is_object() && !config.value("tokenizer_class", Json()).is_null()) return;
-  const TokenizerClass* of = has_folder ? choose_class(file.parent_path(), config).of : nullptr;
+  const TokenizerClass* of = folder.empty() ? nullptr : choose_class(folder, config).of;
   if (config.is_null()) config = Json::object();
   if (!of) {  // the tokenizer.json alone
     of = &tokenizer_classes().front();
@@ -112,17 +108,21 @@ void copy_tokenizer_files(const std::string& name, const fs::path& model_folder)
   if (name == "bytes") return;
   const fs::path file = tokenizer_file(name);
   write_file_atomically(model_folder / "tokenizer.json", tokenizer_text(file));
-  // What lies beside a file of another name may belong to others.
-  if (is_of_folder(file)) copy_tokenizer_folder(file.parent_path(), model_folder);
+  const fs::path folder = folder_of_tokenizer(file);
+  if (!folder.empty()) copy_tokenizer_folder(folder, model_folder);
   name_class(file, model_folder);
 }
 
 void copy_tokenizer_folder(const fs::path& from, const fs::path& to) {
+  const auto copy = [&](const char* name) {
+    write_file_atomically(to / name, read_file(from / name));
+  };
   for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
-    if (fs::exists(from / name)) write_file_atomically(to / name, read_file(from / name));
-  }
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"})
+    if (is_named(from / name)) copy(name);
+  // Not read where there is a tokenizer.json: no run that is over fails for a broken link to one.
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"})
+    if (fs::exists(from / name)) copy(name);
 }
 
 }  // namespace fsdp::data

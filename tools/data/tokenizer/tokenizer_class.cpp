@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/io/hub_files.h"
 #include "tools/data/tokenizer/json_node.h"
 
 namespace fsdp::data {
@@ -134,7 +135,7 @@ ChosenClass choose_class(const std::filesystem::path& folder, const Json& config
   if (config.is_object() && keys.has("tokenizer_class")) {
     return by_name(keys.text("tokenizer_class"), file);
   }
-  if (std::filesystem::exists(model_file)) {
+  if (is_named(model_file)) {
     const Json model = read_json_file(model_file);
     const JsonNode of_model(model, model_file.string());
     if (of_model.has("tokenizer_class")) {
@@ -144,8 +145,8 @@ ChosenClass choose_class(const std::filesystem::path& folder, const Json& config
         of_model.has("model_type") ? by_model_type(of_model.text("model_type")) : nullptr;
     if (of) return {of, ""};
   }
-  if (config.is_null() && !std::filesystem::exists(folder / "special_tokens_map.json") &&
-      !std::filesystem::exists(folder / "added_tokens.json")) {
+  if (config.is_null() && !is_named(folder / "special_tokens_map.json") &&
+      !is_named(folder / "added_tokens.json")) {
     return {};
   }
   return {&kClasses.front(),

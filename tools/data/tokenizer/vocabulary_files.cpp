@@ -14,6 +14,7 @@
 #include "core/io/file.h"
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
+#include "tools/data/tokenizer/class_rules.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
 
 namespace fsdp::data {
@@ -22,18 +23,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMerges = "merges.txt";
+constexpr const char* kSentencePieceName = "tokenizer.model";
 constexpr const char* kQwenPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 Json keys_in(const fs::path& file) {
-  const Json keys = fs::exists(file) ? read_json_file(file) : Json::object();
+  const Json keys = is_named(file) ? read_json_file(file) : Json::object();
   FSDP_CHECK(keys.is_object(), "{}: expected a JSON object", file.string());
   return keys;
 }
 
-std::string text_of(const Json& keys, const char* key) {
-  const Json* value = keys.find(key);
-  return value && value->is_string() ? value->get<std::string>() : "";
+// A line of Python that makes a tokenizer.json in the folder.
+std::string python_line(const fs::path& folder) {
+  const std::string name = Json(folder.string()).dump({.replace = true});
+  return fmt::format("AutoTokenizer.from_pretrained({}).save_pretrained({})", name, name);
 }
 
 // Whether the class is Qwen2's; false: GPT-2's.
@@ -41,13 +44,12 @@ bool is_of_qwen(const fs::path& folder, const Json& keys) {
   const ChosenClass chosen = choose_class(folder, keys);
   const bool known = chosen.of && chosen.note.empty();
   const std::string name = known ? std::string(chosen.of->name) : chosen.named;
+  // The classes of the table read another file, all but CodeGen's.
+  const bool converts = known ? name == "CodeGenTokenizer" : !name.empty();
   const std::string way_out =
-      !name.empty()
-          ? fmt::format(
-                "in Python, AutoTokenizer.from_pretrained(\"{}\").save_pretrained(\"{}\") writes "
-                "a tokenizer.json",
-                folder.string(), folder.string())
-          : "tokenizer_class of tokenizer_config.json says the class";
+      converts || is_named(folder / kSentencePieceName)
+          ? fmt::format("in Python, {} writes a tokenizer.json", python_line(folder))
+          : "tokenizer_class of tokenizer_config.json must name one of the two";
   FSDP_CHECK(name == "Qwen2Tokenizer" || name == "GPT2Tokenizer",
              "{}: there is no tokenizer.json; vocab.json and {} are read as those of the class "
              "GPT2Tokenizer or Qwen2Tokenizer, got \"{}\"; {}",
@@ -107,13 +109,13 @@ Json byte_level(bool prefix, bool regex) {
 }
 
 // What puts the begin token before a text, by GPT-2's class.
-Json begin_of_text(const Json& keys, const Json& vocabulary, const fs::path& folder) {
-  const Json* value = keys.find("bos_token");
-  std::string token = "<|endoftext|>";
-  if (value) token = value->is_object() ? text_of(*value, "content") : text_of(keys, "bos_token");
+Json begin_of_text(const std::optional<std::string>& begin, const Json& vocabulary,
+                   const fs::path& folder) {
+  const std::string where = (folder / "tokenizer_config.json").string();
+  FSDP_CHECK(begin, "{}: add_bos_token puts bos_token before a text, but that is null", where);
+  const std::string& token = *begin;
   const Json* id = vocabulary.find(token);
-  FSDP_CHECK(id, "{}: add_bos_token: bos_token \"{}\" is not in vocab.json",
-             (folder / "tokenizer_config.json").string(), token);
+  FSDP_CHECK(id, "{}: add_bos_token: bos_token \"{}\" is not in vocab.json", where, token);
   const Json special = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}};
   const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const Json ids = {{"id", token}, {"ids", Json::array({*id})}, {"tokens", Json::array({token})}};
@@ -145,11 +147,10 @@ Json converted(const fs::path& folder) {
   const Json keys = keys_in(folder / "tokenizer_config.json");
   const bool qwen = is_of_qwen(folder, keys);
   const Json vocabulary = keys_in(folder / kVocabularyName);
-  const auto truth = [&](const char* key) { return keys.value(key, Json(false)) == Json(true); };
   Json out = {{"version", "1.0"},
               {"added_tokens", added_tokens(vocabulary)},
               {"normalizer", nullptr},
-              {"pre_tokenizer", byte_level(truth("add_prefix_space"), true)},
+              {"pre_tokenizer", byte_level(false, true)},
               {"post_processor", byte_level(true, true)},
               {"decoder", byte_level(true, true)},
               {"model",
@@ -165,30 +166,39 @@ Json converted(const fs::path& folder) {
     out["normalizer"] = {{"type", "NFC"}};
     out["pre_tokenizer"] = {{"type", "Sequence"},
                             {"pretokenizers", Json::array({split, byte_level(false, false)})}};
-  } else if (truth("add_bos_token")) {
-    out["post_processor"] = begin_of_text(keys, vocabulary, folder);
+  }
+  const ClassRules rules = read_class_rules(folder, out);
+  if (!qwen && rules.begin_is_asked_for) {
+    out["post_processor"] = begin_of_text(rules.begin, vocabulary, folder);
   }
   return out;
+}
+
+fs::path folder_with(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
 }  // namespace
 
 fs::path tokenizer_file_in(const fs::path& folder) {
-  for (const char* name : {"tokenizer.json", kVocabularyName, "tokenizer.model"}) {
+  for (const char* name : {"tokenizer.json", kVocabularyName, kSentencePieceName}) {
     if (!is_named(folder / name)) continue;
     if (name != std::string(kVocabularyName) || is_named(folder / kMerges)) return folder / name;
   }
   return {};
 }
 
+fs::path folder_of_tokenizer(const fs::path& file) {
+  const fs::path folder = folder_with(file);
+  return file.filename() == tokenizer_file_in(folder).filename() ? folder : fs::path();
+}
+
 std::string tokenizer_text(const fs::path& file) {
-  const fs::path folder = file.parent_path();
-  FSDP_CHECK(
-      file.filename() != "tokenizer.model",
-      "{}: a file of SentencePiece or tiktoken, which is not read; in Python, with "
-      "transformers, AutoTokenizer.from_pretrained(\"{}\").save_pretrained(\"{}\") writes the "
-      "tokenizer.json that is",
-      file.string(), folder.string(), folder.string());
+  const fs::path folder = folder_with(file);
+  FSDP_CHECK(file.filename() != kSentencePieceName,
+             "{}: a file of SentencePiece or tiktoken, which is not read; in Python, with "
+             "transformers, {} writes the tokenizer.json that is",
+             file.string(), python_line(folder));
   return file.filename() == kVocabularyName ? converted(folder).dump() : read_file(file);
 }
 

@@ -204,12 +204,31 @@ TEST_CASE("class rules: a tokenizer that transformers makes anew") {
   CHECK(test::contains(check(R"("add_prefix_space": false, "legacy": false)"), "as made anew"));
 }
 
-TEST_CASE("class rules: spaces that are cleaned up") {
-  CHECK(clean_up_spaces("Hi , he 's it . do n't ! I 'm ' a ' ?") == "Hi, he's it. don't! I'm'a '?");
-  CHECK(may_be_cleaned_up("a "));
-  CHECK(may_be_cleaned_up("a n'"));
-  CHECK(!may_be_cleaned_up("an'"));
-  CHECK(!may_be_cleaned_up("a n't"));
+TEST_CASE_FIXTURE(Folder, "class rules: a text in the place of true or false is true in Python") {
+  config(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": false})");
+  const std::vector<int32_t> plain = open().encode("the");
+  config(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true})");
+  const std::vector<int32_t> begun = open().encode("the");
+  REQUIRE(begun != plain);
+  const auto ids_with = [&](const std::string& value) {
+    config(R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": )" + value + "}");
+    return open().encode("the");
+  };
+  CHECK(ids_with(R"("true")") == begun);
+  CHECK(ids_with(R"("false")") == begun);
+  CHECK(test::contains(open().note(), "add_bos_token is the text \"false\""));
+  CHECK(ids_with(R"("")") == plain);
+  CHECK(open().note() == "");
+}
+
+TEST_CASE_FIXTURE(Folder, "class rules: a link without its file is not an absent file") {
+  for (const char* name :
+       {"tokenizer_config.json", "config.json", "special_tokens_map.json", "added_tokens.json"}) {
+    std::filesystem::create_symlink("../../blobs/01", folder / name);
+    const std::string said = test::error_of([&] { open(); });
+    CHECK(test::contains(said, (folder / name).string() + ": a link to ../../blobs/01, which is"));
+    std::filesystem::remove(folder / name);
+  }
 }
 
 }  // namespace

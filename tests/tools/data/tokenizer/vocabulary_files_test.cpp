@@ -153,7 +153,38 @@ TEST_CASE_FIXTURE(Folder, "vocabulary files: what they cannot be") {
   folder.write("config.json", R"({"model_type": "roberta"})");
   CHECK(contains(error(), "GPT2Tokenizer or Qwen2Tokenizer, got \"\"; tokenizer_class"));
   folder.write("tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})");
-  CHECK(contains(error(), ", got \"RobertaTokenizer\"; "));
+  CHECK(contains(error(), ", got \"RobertaTokenizer\"; in Python, AutoTokenizer.from_pretrained("));
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "CodeGenTokenizer"})");
+  CHECK(contains(error(), ", got \"CodeGenTokenizer\"; in Python, "));
+}
+
+// transformers raises: LlamaTokenizer reads no vocab.json.
+TEST_CASE_FIXTURE(Folder,
+                  "vocabulary files: Python helps where its class reads a file that is there") {
+  folder.write("config.json", R"({"model_type": "llama"})");
+  CHECK(
+      contains(error(), ", got \"LlamaTokenizer\"; tokenizer_class of tokenizer_config.json must"));
+  folder.write("tokenizer.model", "");
+  CHECK(contains(error(), ", got \"LlamaTokenizer\"; in Python, AutoTokenizer.from_pretrained("));
+}
+
+TEST_CASE_FIXTURE(Folder, "vocabulary files: the begin token is the one that the class has") {
+  folder.write("config.json", R"({"model_type": "gpt2"})");
+  folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<s>": 3, "<t>": 4})");
+  const auto ids = [&] { return make_tokenizer(folder.path().string())->encode("ab"); };
+  folder.write("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "<s>"})");
+  CHECK(ids() == Ids{3, 2});
+  folder.write("special_tokens_map.json", R"({"bos_token": {"content": "<t>"}})");
+  CHECK(ids() == Ids{4, 2});
+  const test::TempFolder copied;
+  copy_tokenizer_files(folder.path().string(), copied.path());
+  CHECK(make_tokenizer(copied.path().string())->encode("ab") == Ids{4, 2});
+  std::filesystem::remove(folder / "special_tokens_map.json");
+  const std::string where = (folder / "tokenizer_config.json").string() + ": add_bos_token";
+  folder.write("tokenizer_config.json", R"({"add_bos_token": true})");
+  CHECK(error() == where + ": bos_token \"<|endoftext|>\" is not in vocab.json");
+  folder.write("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": null})");
+  CHECK(error() == where + " puts bos_token before a text, but that is null");
 }
 
 TEST_CASE_FIXTURE(Folder, "vocabulary files: which file says a folder's tokenizer") {
