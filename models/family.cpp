@@ -58,7 +58,7 @@ ModelConfig preset(const std::string& name) {
   if (const std::string near = near_preset(name); !near.empty()) {
     fail("preset: unknown name \"{}\"; the nearest is {}", name, near);
   }
-  fail("preset: expected one of {}, got '{}'", fmt::join(preset_names(), ", "), name);
+  fail("preset: expected one of {}, got \"{}\"", fmt::join(preset_names(), ", "), name);
 }
 
 }  // namespace fsdp::models
