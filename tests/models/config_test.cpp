@@ -128,7 +128,7 @@ TEST_CASE("config: presets have the published numbers of parameters") {
   }
   const std::string error = error_of([] { preset("other"); });
   CHECK(contains(error, "preset: expected one of gpt2-124m, "));
-  CHECK(contains(error, "got 'other'"));
+  CHECK(contains(error, "got \"other\""));
 }
 
 TEST_CASE("config: parameter_count is the sum over the model, for every combination of parts") {

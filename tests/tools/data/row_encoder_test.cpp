@@ -88,7 +88,7 @@ TEST_CASE("row encoder: a text that writes the tokens which are added to it") {
   CHECK(note({"a", "the", ""}) == "");
   CHECK(note({"<s>a", "<s>the"}) ==
         "the text writes \"<s>\" itself, and the tokenizer adds one: there are two in a row");
-  CHECK(note({"a </s>", "b</s>"}) ==
+  CHECK(note({"a </s>", "b </s>"}) ==
         "the text writes \"</s>\" itself, and data.document_separator adds one: there are two in a "
         "row");
   CHECK(note({"<s>a", "b", "a", "b"}) == "");  // one that quotes it
