@@ -221,6 +221,26 @@ TEST_CASE_FIXTURE(Folder, "class rules: a text in the place of true or false is 
   CHECK(open().note() == "");
 }
 
+// The expected ids are those of transformers: id 49 takes a space before or behind it, or none.
+TEST_CASE_FIXTURE(Folder, "class rules: which options a token has that two files name") {
+  const auto ids_with = [&](const std::string& keys, const std::string& map) {
+    config(R"({"tokenizer_class": "GPT2Tokenizer")" + keys + "}");
+    folder.write("special_tokens_map.json", map);
+    return open().encode("a <n> b");
+  };
+  folder.write("added_tokens.json", R"({"<n>": 90})");
+  const std::vector<int32_t> plain = ids_with("", R"({"mask_token": "<n>"})");
+  const std::string object = R"("mask_token": {"content": "<n>", "normalized": false, )";
+  const std::vector<int32_t> before = ids_with("", "{" + object + R"("lstrip": true}})");
+  const std::vector<int32_t> behind = ids_with("", "{" + object + R"("rstrip": true}})");
+  CHECK(before.size() == plain.size() - 1);
+  CHECK(behind.size() == plain.size() - 1);
+  CHECK(before != behind);
+  const std::string marked = R"(, "mask_token": {"__type": "AddedToken", "content": "<n>", )";
+  CHECK(ids_with(marked + R"("lstrip": true})", "{}") == before);
+  CHECK(ids_with(marked + R"("rstrip": true})", "{}") == behind);
+}
+
 TEST_CASE_FIXTURE(Folder, "class rules: a link without its file is not an absent file") {
   for (const char* name :
        {"tokenizer_config.json", "config.json", "special_tokens_map.json", "added_tokens.json"}) {
