@@ -241,6 +241,25 @@ TEST_CASE_FIXTURE(Folder, "class rules: which options a token has that two files
   CHECK(ids_with(marked + R"("rstrip": true})", "{}") == behind);
 }
 
+TEST_CASE_FIXTURE(Folder,
+                  "class rules: a key does not bring back what added_tokens_decoder replaced") {
+  const auto ids_with = [&](const std::string& name) {
+    config(R"({"tokenizer_class": ")" + name + R"(", "added_tokens_decoder": {"46": {"content":
+        "<|endoftext|>", "special": true, "normalized": false, "rstrip": true}}})");
+    return open().encode("a<|endoftext|> b");
+  };
+  Json json = fixture().at("tokenizers").at("level");
+  json["added_tokens"].push_back({{"id", 46},
+                                  {"content", "<|endoftext|>"},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}});
+  folder.write("tokenizer.json", json.dump());
+  CHECK(ids_with("Qwen2Tokenizer") == ids_with("PreTrainedTokenizer"));
+}
+
 TEST_CASE_FIXTURE(Folder, "class rules: a link without its file is not an absent file") {
   for (const char* name :
        {"tokenizer_config.json", "config.json", "special_tokens_map.json", "added_tokens.json"}) {
