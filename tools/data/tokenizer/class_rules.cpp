@@ -22,10 +22,10 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/io/file.h"
 #include "core/io/hub_files.h"
 #include "tools/data/tokenizer/class_components.h"
 #include "tools/data/tokenizer/json_node.h"
+#include "tools/data/tokenizer/python_json.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
 
 namespace fsdp::data {
@@ -73,11 +73,11 @@ Token token_with_options(const JsonNode& node) {
 // Null where there is no such file. With the keys in the file's order, which decides about ids.
 Json read_in_order(const fs::path& file) {
   if (!is_named(file)) return Json();
-  const Json checked = read_json_file(file);
-  if (!checked.is_object()) {
-    JsonNode(checked, file.string()).fail("expected an object, got {}", checked.type_name());
+  Json keys = read_python_json(file);
+  if (!keys.is_object()) {
+    JsonNode(keys, file.string()).fail("expected an object, got {}", keys.type_name());
   }
-  return Json::parse(read_file(file));
+  return keys;
 }
 
 class Reader {
@@ -115,16 +115,22 @@ class Reader {
   bool flag(const char* key, bool otherwise) const {
     return config_.contains(key) ? at(key).flag() : otherwise;
   }
-  // As Python takes it: null is no, a text is yes unless it is empty, and only a key that is not
-  // there is the class's default.
+  // As Python takes it: null is no, and so are 0 and what is empty. Only a key that is not there is
+  // the class's default.
   bool truth(const char* key, bool otherwise) {
     if (!config_.contains(key)) return otherwise;
     const Json& value = config_.at(key);
-    if (!value.is_string()) return node().flag(key, false);
-    if (value.text().empty()) return false;
-    note("{} is the text \"{}\": transformers takes every text but an empty one for true", key,
-         value.text());
-    return true;
+    if (value.is_null() || value.is_boolean()) return node().flag(key, false);
+    const bool is = value.is_number()   ? value.get<double>() != 0
+                    : value.is_string() ? !value.text().empty()
+                                        : !value.empty();
+    if (!value.is_string()) {
+      note("{} is {}: transformers takes it for {}", key, value.dump(), is);
+    } else if (is) {
+      note("{} is the text \"{}\": transformers takes every text but an empty one for true", key,
+           value.text());
+    }
+    return is;
   }
   void refuse_methods() const {
     for (const char* key : {"add_special_tokens", "add_tokens", "encode", "decode", "tokenize"}) {

@@ -159,7 +159,6 @@ TEST_CASE_FIXTURE(Folder, "class rules: what transformers refuses is refused wit
   refused("GPTNeoXTokenizer", R"("eos_token": null, "add_eos_token": true)", "eos_token: GPTNeoX");
   refused("LlamaTokenizer", R"("bos_token": "two words")", "cannot put \"two words\" around");
   refused("CodeGenTokenizer", R"("add_bos_token": true)", "transformers refuses true");
-  refused("GPT2Tokenizer", R"("add_bos_token": 1)", "add_bos_token: expected true or false");
   refused("GPT2Tokenizer", R"("eos_token": 5)", "eos_token: expected a string, got number");
   refused("GPT2Tokenizer", R"("added_tokens_decoder": {"a": {"content": "<x>"}})",
           "expected a token id, got \"a\"");
@@ -219,6 +218,10 @@ TEST_CASE_FIXTURE(Folder, "class rules: a text in the place of true or false is 
   CHECK(test::contains(open().note(), "add_bos_token is the text \"false\""));
   CHECK(ids_with(R"("")") == plain);
   CHECK(open().note() == "");
+  CHECK(ids_with("0") == plain);
+  CHECK(test::contains(open().note(), "add_bos_token is 0: transformers takes it for false"));
+  CHECK(ids_with("[1]") == begun);
+  CHECK(test::contains(open().note(), "add_bos_token is [1]: transformers takes it for true"));
 }
 
 // The expected ids are those of transformers: id 49 takes a space before or behind it, or none.
@@ -258,6 +261,16 @@ TEST_CASE_FIXTURE(Folder,
                                   {"special", true}});
   folder.write("tokenizer.json", json.dump());
   CHECK(ids_with("Qwen2Tokenizer") == ids_with("PreTrainedTokenizer"));
+}
+
+TEST_CASE_FIXTURE(Folder, "class rules: tokenizer_config.json is read as Python does") {
+  const auto ids_with = [&](const std::string& keys) {
+    config("{" + keys + R"("tokenizer_class": "LlamaTokenizer"})");
+    return open().encode("the");
+  };
+  CHECK(ids_with(R"("model_max_length": Infinity, "add_bos_token": NaN, )") == ids_with(""));
+  CHECK(ids_with(R"("add_bos_token": true, "add_bos_token": false, )") ==
+        ids_with(R"("add_bos_token": false, )"));
 }
 
 TEST_CASE_FIXTURE(Folder, "class rules: a link without its file is not an absent file") {
