@@ -224,7 +224,7 @@ TEST_CASE_FIXTURE(Folder, "class rules: a text in the place of true or false is 
   CHECK(test::contains(open().note(), "add_bos_token is [1]: transformers takes it for true"));
 }
 
-// The expected ids are those of transformers: id 49 takes a space before or behind it, or none.
+// As transformers: the token takes the space before it, that behind it, or none.
 TEST_CASE_FIXTURE(Folder, "class rules: which options a token has that two files name") {
   const auto ids_with = [&](const std::string& keys, const std::string& map) {
     config(R"({"tokenizer_class": "GPT2Tokenizer")" + keys + "}");
