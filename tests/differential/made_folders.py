@@ -139,7 +139,7 @@ def tokenizer_config(rng, tokenizer, size):
     for name in NAMES:
         maybe(rng, keys, name, 0.35, lambda: named(rng, True) if rng.random() < 0.85 else None)
     for name in ("add_bos_token", "add_eos_token"):
-        maybe(rng, keys, name, 0.4, lambda: rng.choice([True, False, False, None]))
+        maybe(rng, keys, name, 0.4, lambda: rng.choice([True, False] * 4 + [None, rng.randrange(2)]))
     maybe(rng, keys, "add_prefix_space", 0.25, lambda: rng.choice([True, False, None]))
     maybe(rng, keys, "clean_up_tokenization_spaces", 0.4, lambda: rng.choice([True, True, False, None]))
     maybe(rng, keys, "split_special_tokens", 0.15, lambda: rng.random() < 0.7)
@@ -147,7 +147,7 @@ def tokenizer_config(rng, tokenizer, size):
     maybe(rng, keys, "additional_special_tokens", 0.3, lambda: [named(rng, True) for _ in range(rng.randrange(4))])
     maybe(rng, keys, "extra_special_tokens", 0.1, lambda: {f"image_{i}_token": named(rng, True) for i in range(rng.randrange(3))})
     maybe(rng, keys, "added_tokens_decoder", 0.6, lambda: added_tokens_decoder(rng, tokenizer, size))
-    maybe(rng, keys, "model_max_length", 0.4, 1000000000000000019884624838656)
+    maybe(rng, keys, "model_max_length", 0.4, lambda: 1000000000000000019884624838656 if rng.random() < 0.9 else float("inf"))
     return keys
 
 
@@ -165,6 +165,28 @@ def config(rng):
     return keys
 
 
+def options_of_two_files(rng, tokenizer, files, size):
+    """One token with options in one file and others in a second: those of older versions, and Qwen2's own default."""
+    keys = files.setdefault("tokenizer_config.json", {"tokenizer_class": rng.choice(CLASSES)})
+    value = {"content": rng.choice(CONTENTS), **plain(rng), rng.choice(["lstrip", "rstrip"]): True}
+    name, kind = rng.choice(NAMES), rng.randrange(3)
+    if kind == 0:
+        same = [token for token in tokenizer["added_tokens"] if token["content"] == "<|endoftext|>"]
+        if not same:
+            same = [{"id": size + len(tokenizer["added_tokens"]), "content": "<|endoftext|>", "single_word": False}]
+            tokenizer["added_tokens"] += same
+        same[0].update(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+        keys.update(tokenizer_class="Qwen2Tokenizer")
+        keys.setdefault("added_tokens_decoder", {})[str(same[0]["id"])] = {**value, "content": "<|endoftext|>"}
+        keys.pop(rng.choice(["eos_token", "unk_token", "pad_token"]), None)
+        return
+    keys.pop("added_tokens_decoder", None)
+    files.setdefault("added_tokens.json", {})[value["content"]] = size + 60
+    in_map = files.setdefault("special_tokens_map.json", {})
+    in_map.pop(name, None)
+    (in_map if kind == 1 else keys)[name] = value if kind == 1 else {"__type": "AddedToken", **value}
+
+
 def make(rng, folder):
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer, size = tokenizer_json(rng, folder)
@@ -174,6 +196,9 @@ def make(rng, folder):
         "special_tokens_map.json": (0.4, lambda: special_tokens_map(rng)),
         "added_tokens.json": (0.25, lambda: {c: size + 3 * i for i, c in enumerate(rng.sample(CONTENTS, rng.randrange(4)))}),
     }
-    for name, (chance, contents) in files.items():
-        if rng.random() < chance:
-            (folder / name).write_text(json.dumps(contents(), indent=1))
+    made = {name: contents() for name, (chance, contents) in files.items() if rng.random() < chance}
+    if rng.random() < 0.2:
+        options_of_two_files(rng, tokenizer, made, size)
+        made["tokenizer.json"] = tokenizer
+    for name, keys in made.items():
+        (folder / name).write_text(json.dumps(keys, indent=1))

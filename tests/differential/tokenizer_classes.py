@@ -24,6 +24,8 @@ PUNCTUATION = ["Hi , the . end ? yes ! ", "it 's we 're I 'm do n't they 've ' a
 def text_of(rng):
     if rng.random() < 0.2:
         return rng.choice(PUNCTUATION)
+    if rng.random() < 0.3:  # each token between spaces
+        return "x " + " y ".join(rng.sample(made_folders.CONTENTS, len(made_folders.CONTENTS)))
     return random_text(rng, made_folders.CONTENTS)
 
 

@@ -12,12 +12,14 @@
 //
 // [Note: added again]
 // A token that is added again keeps its id. Its lstrip, rstrip and single_word are those of the
-// last time. Its `normalized` says only where it is searched, and what has been searched stays
-// searched: of a special token the first time decides, an ordinary one may be searched in both
-// texts. Special is for good. The library keeps its lists so.
+// last time, but a list does not bring back what it or an earlier one has replaced in it. Its
+// `normalized` says only where it is searched, and what has been searched stays searched: of a
+// special token the first time decides, an ordinary one may be searched in both texts. Special is
+// for good. The library keeps its lists so.
 #include "tools/data/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/json_node.h"
@@ -91,8 +93,9 @@ std::vector<AddedToken> AddedTokens::add(const std::vector<AddedToken>& tokens, 
     if (!token.special || token.content.empty()) continue;
     if (special_.insert(token.content).second) specials_.push_back({token, token.content});
   }
+  std::map<std::string, std::vector<AddedToken>> seen;
   for (const AddedToken& token : tokens) {
-    if (add_one(token, model)) changed.push_back(token);
+    if (add_one(token, model, seen[token.content])) changed.push_back(token);
   }
   raw_ = normalized_ = Trie();
   for (std::vector<Searched>* list : {&specials_, &ordinary_}) {  // of two the first is found
@@ -107,15 +110,18 @@ std::vector<AddedToken> AddedTokens::add(const std::vector<AddedToken>& tokens, 
   return changed;
 }
 
-// Gives the token its id. Returns whether that changes anything.
-bool AddedTokens::add_one(AddedToken token, const Bpe& model) {
+// Gives the token its id. Returns whether that changes anything. `seen`: all that this content has
+// been since add() began, in which a token that was replaced meanwhile does not come back.
+bool AddedTokens::add_one(AddedToken token, const Bpe& model, std::vector<AddedToken>& seen) {
   if (token.content.empty()) return false;
   const auto known = by_content_.find(token.content);
   const auto model_tokens = static_cast<int32_t>(model.tokens());
   token.id = known != by_content_.end()
                  ? known->second
                  : model.id_of(token.content).value_or(std::max(largest_id_ + 1, model_tokens));
-  if (known != by_content_.end() && by_id_.at(token.id) == token) return false;
+  if (known != by_content_.end() && seen.empty()) seen.push_back(by_id_.at(token.id));
+  if (std::find(seen.begin(), seen.end(), token) != seen.end()) return false;
+  seen.push_back(token);
   largest_id_ = std::max(largest_id_, token.id);
   by_content_[token.content] = token.id;
   if (!special_.contains(token.content)) ordinary_.push_back({token, token.content});

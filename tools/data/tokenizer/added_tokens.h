@@ -79,7 +79,7 @@ class AddedTokens {
     AddedToken token;
     std::string pattern;  // the content, normalised where the token is
   };
-  bool add_one(AddedToken token, const Bpe& model);
+  bool add_one(AddedToken token, const Bpe& model, std::vector<AddedToken>& seen);
   void split(const Trie& trie, std::string_view text, const Use& use) const;
 
   std::unordered_map<int32_t, AddedToken> by_id_;

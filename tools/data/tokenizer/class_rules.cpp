@@ -10,7 +10,8 @@
 //    there yet. A token given as text only counts as there if its content is, a token with options
 //    only if its options are the same, too.
 // What 2 and 3 add is special if it says so or if a key names it. A named token takes the options
-// of the token with its content in 2.
+// of the token with its content in added_tokens_decoder or tokenizer.json, but not those that a
+// token of added_tokens.json has by being there.
 #include "tools/data/tokenizer/class_rules.h"
 
 #include <algorithm>
@@ -21,10 +22,10 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/io/file.h"
 #include "core/io/hub_files.h"
 #include "tools/data/tokenizer/class_components.h"
 #include "tools/data/tokenizer/json_node.h"
+#include "tools/data/tokenizer/python_json.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
 
 namespace fsdp::data {
@@ -72,11 +73,11 @@ Token token_with_options(const JsonNode& node) {
 // Null where there is no such file. With the keys in the file's order, which decides about ids.
 Json read_in_order(const fs::path& file) {
   if (!is_named(file)) return Json();
-  const Json checked = read_json_file(file);
-  if (!checked.is_object()) {
-    JsonNode(checked, file.string()).fail("expected an object, got {}", checked.type_name());
+  Json keys = read_python_json(file);
+  if (!keys.is_object()) {
+    JsonNode(keys, file.string()).fail("expected an object, got {}", keys.type_name());
   }
-  return Json::parse(read_file(file));
+  return keys;
 }
 
 class Reader {
@@ -114,16 +115,22 @@ class Reader {
   bool flag(const char* key, bool otherwise) const {
     return config_.contains(key) ? at(key).flag() : otherwise;
   }
-  // As Python takes it: null is no, a text is yes unless it is empty, and only a key that is not
-  // there is the class's default.
+  // As Python takes it: null is no, and so are 0 and what is empty. Only a key that is not there is
+  // the class's default.
   bool truth(const char* key, bool otherwise) {
     if (!config_.contains(key)) return otherwise;
     const Json& value = config_.at(key);
-    if (!value.is_string()) return node().flag(key, false);
-    if (value.text().empty()) return false;
-    note("{} is the text \"{}\": transformers takes every text but an empty one for true", key,
-         value.text());
-    return true;
+    if (value.is_null() || value.is_boolean()) return node().flag(key, false);
+    const bool is = value.is_number()   ? value.get<double>() != 0
+                    : value.is_string() ? !value.text().empty()
+                                        : !value.empty();
+    if (!value.is_string()) {
+      note("{} is {}: transformers takes it for {}", key, value.dump(), is);
+    } else if (is) {
+      note("{} is the text \"{}\": transformers takes every text but an empty one for true", key,
+           value.text());
+    }
+    return is;
   }
   void refuse_methods() const {
     for (const char* key : {"add_special_tokens", "add_tokens", "encode", "decode", "tokenize"}) {
@@ -143,7 +150,9 @@ class Reader {
       if (parsed.ec != std::errc() || parsed.ptr != end || index < 0 || index > INT32_MAX) {
         list.at(name).fail("expected a token id, got \"{}\"", name);
       }
-      insert(index, token_with_options(list.at(name)), true);
+      const Token token = token_with_options(list.at(name));
+      insert(index, token, true);
+      known_[token.token.content] = token;
     }
     const Json map = read_in_order(folder_ / "special_tokens_map.json");
     for (const char* key : {"bos_token", "eos_token", "pad_token"}) {
@@ -161,30 +170,37 @@ class Reader {
   }
 
   void read_older_files() {
-    const std::string last = read_special_tokens_map();
+    std::set<std::string> named;
+    const std::string last = read_special_tokens_map(named);
     const fs::path file = folder_ / "added_tokens.json";
     const Json added = read_in_order(file);
     const JsonNode list(added, file.string());
-    const std::set<std::string> named = named_so_far();
     for (const auto& [content, index] : added.is_null() ? Json::object().items() : added.items()) {
       Token token = plain_token(content);
-      token.plain = false;
+      token.plain = token.follows = false;
       token.token.special = named.contains(content);
+      token.token.normalized = !token.token.special;
       insert(list.at(content).integer(0, INT32_MAX), token, true);
-      // transformers files each of them under the last additional token, whatever its content.
+      // transformers files each of them under the last additional token, whatever its content: a
+      // key that names one keeps its own options.
       if (!last.empty()) known_[last] = token;
     }
     if (!tokenizer_.is_object() || !tokenizer_.contains("added_tokens")) return;
     const JsonNode tokens(tokenizer_.at("added_tokens"), "tokenizer.json: added_tokens");
     for (size_t i = 0; i < tokens.size(); ++i) {
       const JsonNode token = tokens.item(i);
-      insert(token.at("id").integer(0, INT32_MAX), token_with_options(token), false);
+      const Token serialized = token_with_options(token);
+      insert(token.at("id").integer(0, INT32_MAX), serialized, false);
+      known_[serialized.token.content] = serialized;
     }
   }
   // Its values come before those of the tokenizer_config.json. Returns its last additional token.
-  std::string read_special_tokens_map() {
-    const auto as_token = [](Json value) {
+  // `named`: the contents that are special by now. An object of the tokenizer_config.json is not
+  // yet a token for transformers, and its content is not among them.
+  std::string read_special_tokens_map(std::set<std::string>& named) {
+    const auto as_token = [&](Json value) {
       if (!value.is_object()) return value;
+      named.insert(content_of(value));
       value["special"] = true;
       value["__type"] = "AddedToken";
       return value;
@@ -205,23 +221,19 @@ class Reader {
       of_map_.insert(key);
       config_[key] = taken;
     }
-    return last;
-  }
-  std::set<std::string> named_so_far() const {
-    std::set<std::string> out;
+    const auto add_text = [&](const Json& value) {
+      if (value.is_string()) named.insert(value.text());
+    };
     for (const char* key : kNames) {
-      if (!config_.contains(key)) continue;
-      const Json& value = config_.at(key);
-      if (value.is_string() || of_map_.contains(key)) out.insert(content_of(value));
+      if (config_.contains(key)) add_text(config_.at(key));
     }
     if (config_.contains(kMore)) {
-      for (const Json& token : config_.at(kMore)) out.insert(content_of(token));
+      for (const Json& token : config_.at(kMore)) add_text(token);
     }
-    return out;
+    return last;
   }
   void insert(int64_t index, Token token, bool of_class) {
     token.token.id = of_class ? static_cast<int32_t>(index) : -1;
-    known_[token.token.content] = token;
     by_index_[index] = std::move(token);
   }
 
@@ -427,7 +439,7 @@ class Reader {
   std::set<std::string> of_map_;  // keys with such a value
   const TokenizerClass* class_ = nullptr;
   std::map<int64_t, Token> by_index_;
-  std::map<std::string, Token> known_;  // by content
+  std::map<std::string, Token> known_;  // whose options a key takes that names this content
   std::vector<Token> named_;            // by keys, in their order
   std::set<std::string> special_;       // contents of named_
   ClassRules out_;

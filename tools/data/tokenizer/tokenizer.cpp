@@ -10,6 +10,7 @@
 #include "core/io/json.h"
 #include "core/rng.h"
 #include "tools/data/tokenizer/hugging_face.h"
+#include "tools/data/tokenizer/python_json.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
 #include "tools/data/tokenizer/vocabulary_files.h"
 
@@ -88,7 +89,7 @@ namespace {
 void name_class(const fs::path& file, const fs::path& model_folder) {
   const fs::path folder = folder_of_tokenizer(file), config_file = folder / "tokenizer_config.json";
   Json config;
-  if (!folder.empty() && is_named(config_file)) config = Json::parse(read_file(config_file));
+  if (!folder.empty() && is_named(config_file)) config = read_python_json(config_file);
   if (config.is_object() && !config.value("tokenizer_class", Json()).is_null()) return;
   const TokenizerClass* of = folder.empty() ? nullptr : choose_class(folder, config).of;
   if (config.is_null()) config = Json::object();

@@ -141,16 +141,21 @@ ChosenClass choose_class(const std::filesystem::path& folder, const Json& config
     if (of_model.has("tokenizer_class")) {
       return by_name(of_model.text("tokenizer_class"), model_file);
     }
-    const TokenizerClass* of =
-        of_model.has("model_type") ? by_model_type(of_model.text("model_type")) : nullptr;
-    if (of) return {of, ""};
+    if (of_model.has("model_type")) {
+      const std::string type = of_model.text("model_type");
+      if (const TokenizerClass* of = by_model_type(type)) return {of, ""};
+      return {&kClasses.front(),
+              fmt::format("{} has the model_type \"{}\", whose tokenizer class is not known here: "
+                          "it is read as PreTrainedTokenizerFast",
+                          model_file.filename().string(), type)};
+    }
   }
   if (config.is_null() && !is_named(folder / "special_tokens_map.json") &&
       !is_named(folder / "added_tokens.json")) {
     return {};
   }
   return {&kClasses.front(),
-          "no file beside it names a tokenizer_class, or a model_type that has one: it is read as "
+          "no file beside it names a tokenizer_class or a model_type: it is read as "
           "PreTrainedTokenizerFast"};
 }
 

@@ -15,6 +15,7 @@
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
 #include "tools/data/tokenizer/class_rules.h"
+#include "tools/data/tokenizer/python_json.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
 
 namespace fsdp::data {
@@ -27,8 +28,8 @@ constexpr const char* kSentencePieceName = "tokenizer.model";
 constexpr const char* kQwenPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-Json keys_in(const fs::path& file) {
-  const Json keys = is_named(file) ? read_json_file(file) : Json::object();
+Json keys_in(const fs::path& file, Json (*read)(const fs::path&)) {
+  const Json keys = is_named(file) ? read(file) : Json::object();
   FSDP_CHECK(keys.is_object(), "{}: expected a JSON object", file.string());
   return keys;
 }
@@ -144,9 +145,9 @@ Json added_tokens(const Json& vocabulary) {
 }
 
 Json converted(const fs::path& folder) {
-  const Json keys = keys_in(folder / "tokenizer_config.json");
+  const Json keys = keys_in(folder / "tokenizer_config.json", read_python_json);
   const bool qwen = is_of_qwen(folder, keys);
-  const Json vocabulary = keys_in(folder / kVocabularyName);
+  const Json vocabulary = keys_in(folder / kVocabularyName, read_json_file);
   Json out = {{"version", "1.0"},
               {"added_tokens", added_tokens(vocabulary)},
               {"normalizer", nullptr},

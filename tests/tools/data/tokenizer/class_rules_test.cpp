@@ -159,7 +159,6 @@ TEST_CASE_FIXTURE(Folder, "class rules: what transformers refuses is refused wit
   refused("GPTNeoXTokenizer", R"("eos_token": null, "add_eos_token": true)", "eos_token: GPTNeoX");
   refused("LlamaTokenizer", R"("bos_token": "two words")", "cannot put \"two words\" around");
   refused("CodeGenTokenizer", R"("add_bos_token": true)", "transformers refuses true");
-  refused("GPT2Tokenizer", R"("add_bos_token": 1)", "add_bos_token: expected true or false");
   refused("GPT2Tokenizer", R"("eos_token": 5)", "eos_token: expected a string, got number");
   refused("GPT2Tokenizer", R"("added_tokens_decoder": {"a": {"content": "<x>"}})",
           "expected a token id, got \"a\"");
@@ -219,6 +218,59 @@ TEST_CASE_FIXTURE(Folder, "class rules: a text in the place of true or false is 
   CHECK(test::contains(open().note(), "add_bos_token is the text \"false\""));
   CHECK(ids_with(R"("")") == plain);
   CHECK(open().note() == "");
+  CHECK(ids_with("0") == plain);
+  CHECK(test::contains(open().note(), "add_bos_token is 0: transformers takes it for false"));
+  CHECK(ids_with("[1]") == begun);
+  CHECK(test::contains(open().note(), "add_bos_token is [1]: transformers takes it for true"));
+}
+
+// As transformers: the token takes the space before it, that behind it, or none.
+TEST_CASE_FIXTURE(Folder, "class rules: which options a token has that two files name") {
+  const auto ids_with = [&](const std::string& keys, const std::string& map) {
+    config(R"({"tokenizer_class": "GPT2Tokenizer")" + keys + "}");
+    folder.write("special_tokens_map.json", map);
+    return open().encode("a <n> b");
+  };
+  folder.write("added_tokens.json", R"({"<n>": 90})");
+  const std::vector<int32_t> plain = ids_with("", R"({"mask_token": "<n>"})");
+  const std::string object = R"("mask_token": {"content": "<n>", "normalized": false, )";
+  const std::vector<int32_t> before = ids_with("", "{" + object + R"("lstrip": true}})");
+  const std::vector<int32_t> behind = ids_with("", "{" + object + R"("rstrip": true}})");
+  CHECK(before.size() == plain.size() - 1);
+  CHECK(behind.size() == plain.size() - 1);
+  CHECK(before != behind);
+  const std::string marked = R"(, "mask_token": {"__type": "AddedToken", "content": "<n>", )";
+  CHECK(ids_with(marked + R"("lstrip": true})", "{}") == before);
+  CHECK(ids_with(marked + R"("rstrip": true})", "{}") == behind);
+}
+
+TEST_CASE_FIXTURE(Folder,
+                  "class rules: a key does not bring back what added_tokens_decoder replaced") {
+  const auto ids_with = [&](const std::string& name) {
+    config(R"({"tokenizer_class": ")" + name + R"(", "added_tokens_decoder": {"46": {"content":
+        "<|endoftext|>", "special": true, "normalized": false, "rstrip": true}}})");
+    return open().encode("a<|endoftext|> b");
+  };
+  Json json = fixture().at("tokenizers").at("level");
+  json["added_tokens"].push_back({{"id", 46},
+                                  {"content", "<|endoftext|>"},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}});
+  folder.write("tokenizer.json", json.dump());
+  CHECK(ids_with("Qwen2Tokenizer") == ids_with("PreTrainedTokenizer"));
+}
+
+TEST_CASE_FIXTURE(Folder, "class rules: tokenizer_config.json is read as Python does") {
+  const auto ids_with = [&](const std::string& keys) {
+    config("{" + keys + R"("tokenizer_class": "LlamaTokenizer"})");
+    return open().encode("the");
+  };
+  CHECK(ids_with(R"("model_max_length": Infinity, "add_bos_token": NaN, )") == ids_with(""));
+  CHECK(ids_with(R"("add_bos_token": true, "add_bos_token": false, )") ==
+        ids_with(R"("add_bos_token": false, )"));
 }
 
 TEST_CASE_FIXTURE(Folder, "class rules: a link without its file is not an absent file") {

@@ -97,7 +97,10 @@ TEST_CASE_FIXTURE(Folder, "tokenizer classes: which one a folder means") {
   CHECK(name({{"tokenizer_class", "GPT2Tokenizer"}}) == "GPT2Tokenizer");
   folder.write("config.json", R"({"model_type": "mistral", "tokenizer_class": "GemmaTokenizer"})");
   CHECK(name() == "GemmaTokenizer");
-  folder.write("config.json", R"({"model_type": "mine"})");
+  folder.write("config.json", R"({"model_type": "bart"})");
+  CHECK(name() == "PreTrainedTokenizer (note)");
+  CHECK(test::contains(choose(Json()).note, "config.json has the model_type \"bart\", whose"));
+  folder.write("config.json", "{}");
   CHECK(name() == "");
   folder.write("added_tokens.json", "{}");
   CHECK(name() == "PreTrainedTokenizer (note)");
