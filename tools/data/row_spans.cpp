@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 
-// The end of the first element: its comma or the bracket of what it is in; the text's end without
-// these.
-size_t end_of_element(std::string_view text, char bracket = ']') {
-  int64_t depth = 0;
+// Where `stops` is true first, of the characters that are not within a string; the text's end
+// without one.
+template <typename Stops>
+size_t find_outside_strings(std::string_view text, Stops&& stops) {
   bool inside_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -22,38 +22,36 @@ size_t end_of_element(std::string_view text, char bracket = ']') {
       if (c == '"') inside_string = false;
     } else if (c == '"') {
       inside_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (depth == 0 && (c == ',' || c == bracket)) {
+    } else if (stops(c)) {
       return i;
-    } else if (c == '}' || c == ']') {
-      depth = std::max<int64_t>(depth - 1, 0);
     }
   }
   return text.size();
+}
+
+// The end of the first element: its comma or the bracket of what it is in; the text's end without
+// these.
+size_t end_of_element(std::string_view text, char bracket = ']') {
+  int64_t depth = 0;
+  return find_outside_strings(text, [&](char c) {
+    if (depth == 0 && (c == ',' || c == bracket)) return true;
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') depth = std::max<int64_t>(depth - 1, 0);
+    return false;
+  });
 }
 
 // The end of the first value: behind the bracket that closes its first one, or else its line's end;
 // npos: it does not end.
 size_t end_of_value(std::string_view text) {
   int64_t depth = 0;
-  bool inside_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (inside_string) {
-      if (c == '\\') ++i;
-      if (c == '"') inside_string = false;
-    } else if (c == '"') {
-      inside_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (c == '}' || c == ']') {
-      if (--depth <= 0) return i + 1;
-    } else if (c == '\n' && depth == 0) {
-      return i;
-    }
-  }
-  return depth == 0 ? text.size() : text.npos;
+  const size_t end = find_outside_strings(text, [&](char c) {
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') return --depth <= 0;
+    return c == '\n' && depth == 0;
+  });
+  if (end == text.size()) return depth == 0 ? end : text.npos;
+  return text[end] == '\n' ? end : end + 1;
 }
 
 std::string_view without_blanks_behind(std::string_view text) {
