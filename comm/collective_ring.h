@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/work_progress.h"
+
 namespace fsdp::comm {
 
 enum class CallState : uint8_t {
@@ -129,14 +131,21 @@ class CollectiveRings {
  public:
   static constexpr size_t kCapacity = 64;  // beyond it, rings nobody writes to are dropped
 
+  // `progress`: one object for the ranks of this process.
+  explicit CollectiveRings(
+      std::shared_ptr<WorkProgress> progress = std::make_shared<WorkProgress>())
+      : progress_(std::move(progress)) {}
+
   std::shared_ptr<CollectiveRing> add(const std::string& name, std::vector<int> members);
   std::vector<RingSnapshot> snapshot() const;  // in the order in which they were added
   CallTotals totals() const;
   // What the host is at from now on.
   void set_phase(HostPhase phase) { phase_->set(std::move(phase)); }
   HostPhase phase() const { return phase_->get(); }
+  const std::shared_ptr<WorkProgress>& progress() const { return progress_; }
 
  private:
+  const std::shared_ptr<WorkProgress> progress_;
   const std::shared_ptr<HostPhaseNote> phase_ = std::make_shared<HostPhaseNote>();
   mutable std::mutex mutex_;  // of what follows
   std::vector<std::shared_ptr<CollectiveRing>> rings_;

@@ -110,14 +110,16 @@ GroupState* HostGroup::create_state(void* memory, int size) {
 }
 
 HostGroup::HostGroup(std::shared_ptr<GroupState> state, int rank, std::vector<int> members,
-                     std::string name, std::chrono::milliseconds timeout, Heard heard)
+                     std::string name, std::chrono::milliseconds timeout, Heard heard,
+                     std::shared_ptr<const WorkProgress> progress)
     : state_(std::move(state)),
       rank_(rank),
       size_(static_cast<int>(members.size())),
       members_(std::move(members)),
       name_(std::move(name)),
       timeout_(timeout),
-      heard_(std::move(heard)) {}
+      heard_(std::move(heard)),
+      progress_(std::move(progress)) {}
 
 void HostGroup::meet(std::string_view doing) {
   check_not_aborted(doing);
@@ -146,7 +148,7 @@ void HostGroup::sleep_until_met(uint32_t before, std::string_view doing) {
     if (met_or_aborted()) return;
     pause_cpu();
   }
-  Patience patience(timeout_);
+  Patience patience(timeout_, progress_);
   while (!met_or_aborted()) {
     if (patience.over()) fail_of_timeout(doing);
     sleep_while(word, before, patience.until_look());

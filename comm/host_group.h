@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/work_progress.h"
 
 namespace fsdp::comm {
 
@@ -52,9 +53,10 @@ class HostGroup {
 
   using Heard = std::function<void(const JobAbort& abort)>;
   // `rank`: in the group. `members`: its ranks as ranks of the job, by which errors call them.
-  // `heard` is called when a wait here ends by an abort.
+  // `heard` is called when a wait here ends by an abort. `timeout`: without `progress` of any rank.
   HostGroup(std::shared_ptr<GroupState> state, int rank, std::vector<int> members, std::string name,
-            std::chrono::milliseconds timeout, Heard heard = {});
+            std::chrono::milliseconds timeout, Heard heard = {},
+            std::shared_ptr<const WorkProgress> progress = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -101,6 +103,7 @@ class HostGroup {
   std::string name_;
   std::chrono::milliseconds timeout_;
   Heard heard_;
+  std::shared_ptr<const WorkProgress> progress_;
   uint64_t meetings_ = 0;
 };
 

@@ -71,9 +71,11 @@ class LocalCommunicator final : public HostCommunicator {
                     const std::string& name, std::shared_ptr<CollectiveRings> rings)
       : HostCommunicator(rank, name, members, std::move(rings)),
         group_(std::move(group)),
-        host_(group_->host_state, rank, members, name, group_->job->options.timeout, hears()) {
+        host_(group_->host_state, rank, members, name, group_->job->options.timeout, hears(),
+              this->rings()->progress()) {
     use(std::make_shared<DirectEngine>(
-        HostGroup(group_->stream_state, rank, members, name, group_->job->options.timeout, hears()),
+        HostGroup(group_->stream_state, rank, members, name, group_->job->options.timeout, hears(),
+                  this->rings()->progress()),
         Staging{}));
   }
 
@@ -147,11 +149,13 @@ void run_local_ranks(int ranks, const std::function<void(Communicator& world)>& 
   auto job = std::make_shared<LocalJob>();
   job->options = options;
   const auto group = std::make_shared<LocalGroup>(job, ranks);
+  const auto progress = std::make_shared<WorkProgress>(options.storage_timeout);
   FirstError first_error;
   std::vector<int> members(static_cast<size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   const auto run_rank = [&](int rank) {
-    LocalCommunicator world(group, rank, members, "world", std::make_shared<CollectiveRings>());
+    LocalCommunicator world(group, rank, members, "world",
+                            std::make_shared<CollectiveRings>(progress));
     try {
       body(world);
     } catch (const std::exception& error) {

@@ -10,7 +10,9 @@
 namespace fsdp::comm {
 
 struct LocalOptions {
-  std::chrono::milliseconds timeout = kDefaultTimeout;  // of a rank that waits for the others
+  // Of a rank that waits for the others: without progress, and for one call of the file system.
+  std::chrono::milliseconds timeout = kDefaultTimeout;
+  std::chrono::seconds storage_timeout = WorkProgress::kStorageLimit;
 };
 
 // Runs `body` once per rank, each on its own thread with its world communicator, and returns when

@@ -91,8 +91,9 @@ bool MpiCommunicator::use_shared_memory() {
   std::shared_ptr<GroupState> shared(staging,
                                      static_cast<GroupState*>(static_cast<void*>(window->data(0))));
   job_->abort_list.add(shared);
-  group_.emplace(shared, rank(), ring().members(), name(), job_->options.timeout,
-                 [job = job_](const JobAbort& abort) { job->abort_list.hear(abort); });
+  group_.emplace(
+      shared, rank(), ring().members(), name(), job_->options.timeout,
+      [job = job_](const JobAbort& abort) { job->abort_list.hear(abort); }, rings()->progress());
   use(std::make_shared<DirectEngine>(*group_, Staging{staging, half / kCacheLine * kCacheLine}));
   return true;
 }
@@ -106,7 +107,8 @@ void MpiCommunicator::use_mpi() {
                                   MpiEngine::Options{.name = name(),
                                                      .piece_bytes = job_->options.staging_bytes,
                                                      .timeout = job_->options.timeout,
-                                                     .abort_list = {job_, &job_->abort_list}}));
+                                                     .abort_list = {job_, &job_->abort_list},
+                                                     .progress = rings()->progress()}));
 }
 
 SharedWindow::Result MpiCommunicator::make_window(size_t bytes, PeerAccess access) {
@@ -158,7 +160,7 @@ void MpiCommunicator::locate(const Tensor& buffer, HostCall& call) {
 }
 
 std::vector<std::string> MpiCommunicator::do_exchange(const std::string& mine) {
-  Patience patience(job_->options.timeout);
+  Patience patience(job_->options.timeout, rings()->progress());
   return exchange_strings(*control_, mine, [&] {
     check_not_aborted();
     FSDP_CHECK(!patience.over(),

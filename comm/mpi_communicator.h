@@ -18,8 +18,11 @@ namespace fsdp::comm {
 
 // What all communicators of this process share.
 struct MpiJob {
+  explicit MpiJob(const HostMemoryOptions& given) : options(given) {}
+
   HostMemoryOptions options;
-  std::shared_ptr<CollectiveRings> rings = std::make_shared<CollectiveRings>();
+  std::shared_ptr<CollectiveRings> rings =
+      std::make_shared<CollectiveRings>(std::make_shared<WorkProgress>(options.storage_timeout));
   AbortList abort_list;
   std::atomic<size_t> shared_bytes{0};  // made by this process, staging included
   std::string notice;  // the first reason why some collective is slower than it could be

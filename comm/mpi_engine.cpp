@@ -83,7 +83,7 @@ void MpiEngine::rendezvous(const HostCall& call) {
   check_mpi(MPI_Iallgather(&buffers->mine, sizeof(Announcement), MPI_BYTE, buffers->said.data(),
                            sizeof(Announcement), MPI_BYTE, group_->comm(), &request),
             "MPI_Iallgather");
-  Patience patience(options_.timeout);
+  Patience patience(options_.timeout, options_.progress);
   wait_asleep(request, buffers, [&] {
     options_.abort_list->check(name_of(call.collective));
     FSDP_CHECK(!patience.over(), "[{}] {}: rank {} waited {} s for the other ranks of {}",

@@ -20,6 +20,7 @@ class MpiEngine final : public HostEngine {
     size_t piece_bytes = size_t{1} << 20;  // how much of each slot is in flight at a time
     std::chrono::milliseconds timeout = kDefaultTimeout;
     std::shared_ptr<const AbortList> abort_list;
+    std::shared_ptr<const WorkProgress> progress;
   };
   MpiEngine(std::shared_ptr<MpiGroup> group, Options options);
   void run(const HostCall& call) override;

@@ -88,8 +88,7 @@ bool MpiRuntime::reaches_slurm() {
 MpiRuntime::MpiRuntime(const HostMemoryOptions& options) : impl_(std::make_unique<Impl>()) {
   impl_->began = begin_mpi();
   impl_->host_name = processor_name();
-  impl_->job = std::make_shared<MpiJob>();
-  impl_->job->options = options;
+  impl_->job = std::make_shared<MpiJob>(options);
   auto group = MpiGroup::duplicate(MPI_COMM_WORLD);
   const auto host = group->ranks_of_host();
   impl_->local_rank = host->rank();

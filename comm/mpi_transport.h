@@ -19,7 +19,9 @@ struct HostMemoryOptions {
   size_t limit_bytes = SIZE_MAX;  // of shared memory that this process makes
   // Of a piece of data on its way. A rank has two per communicator, which should stay in its cache.
   size_t staging_bytes = size_t{256} << 10;
-  std::chrono::milliseconds timeout = kDefaultTimeout;  // how long a rank waits for the others
+  // How long a rank waits for the others: without progress, and for one call of the file system.
+  std::chrono::milliseconds timeout = kDefaultTimeout;
+  std::chrono::seconds storage_timeout = WorkProgress::kStorageLimit;
 };
 
 // MPI from its initialisation to its end. Make one first thing in main, and destroy everything that

@@ -2,10 +2,13 @@
 // Contract: core/io/file.h.
 #include "core/io/file.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <system_error>
 #include <utility>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -19,8 +22,15 @@ namespace fsdp {
 namespace {
 
 constexpr size_t kPendingBytes = 1 << 16;
+constexpr int kNumberOfReplaced = 1'000'000;  // in a temporary name: no attempt has it
 
-std::string last_error() { return std::generic_category().message(errno); }
+// Of a call that has set errno: "path: cannot read: Input/output error".
+void check_call(bool done, const std::filesystem::path& path, std::string_view what) {
+  if (done) return;
+  const int code = errno;
+  throw SystemError(
+      fmt::format("{}: {}: {}", path.string(), what, std::generic_category().message(code)), code);
+}
 
 // A descriptor that closes itself; for the paths that may throw.
 struct Descriptor {
@@ -48,14 +58,16 @@ void check_regular(const std::filesystem::path& path, mode_t mode) {
 void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    const std::string reason = last_error(), link = broken_link(path);
-    fail("{}: {}", path.string(), link.empty() ? "cannot open: " + reason : link);
+    const int code = errno;
+    const std::string link = broken_link(path);
+    if (!link.empty()) throw SystemError(fmt::format("{}: {}", path.string(), link), code);
+    errno = code;
+    check_call(false, path, "cannot open");
   }
   check_regular(path, status.st_mode);
   file.descriptor.value = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  FSDP_CHECK(file.descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());
-  FSDP_CHECK(::fstat(file.descriptor.value, &status) == 0, "{}: cannot inspect: {}", path.string(),
-             last_error());
+  check_call(file.descriptor.value >= 0, path, "cannot open");
+  check_call(::fstat(file.descriptor.value, &status) == 0, path, "cannot inspect");
   check_regular(path, status.st_mode);
   file.size = static_cast<size_t>(status.st_size);
 }
@@ -71,12 +83,39 @@ void sync_folder(const std::filesystem::path& given) {
   const Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   // Who may not read a folder may still write into it.
   if (descriptor.value < 0 && errno == EACCES) return;
-  FSDP_CHECK(descriptor.value >= 0, "{}: cannot open: {}", folder.string(), last_error());
-  FSDP_CHECK(::fsync(descriptor.value) == 0 || is_unsupported(errno), "{}: cannot write: {}",
-             folder.string(), last_error());
+  check_call(descriptor.value >= 0, folder, "cannot open");
+  check_call(::fsync(descriptor.value) == 0 || is_unsupported(errno), folder, "cannot write");
+}
+
+// Whether there is something of that name, which has one of these kinds.
+bool is_kind(const std::filesystem::path& path, mode_t kinds) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return kinds == 0 || (status.st_mode & S_IFMT) == kinds;
+  check_call(errno == ENOENT || errno == ENOTDIR, path, "cannot inspect");
+  return false;
 }
 
 }  // namespace
+
+bool is_there(const std::filesystem::path& path) { return is_kind(path, 0); }
+bool is_folder(const std::filesystem::path& path) { return is_kind(path, S_IFDIR); }
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+  if (!open && errno == ENOENT) return names;
+  check_call(open != nullptr, folder, "cannot open");
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(open.get());
+    check_call(entry || errno == 0, folder, "cannot list");
+    if (!entry) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 std::string read_file(const std::filesystem::path& path) {
   OpenFile file;
@@ -86,7 +125,7 @@ std::string read_file(const std::filesystem::path& path) {
   while (done < content.size()) {
     const ssize_t n = ::read(file.descriptor.value, content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    FSDP_CHECK(n >= 0, "{}: cannot read: {}", path.string(), last_error());
+    check_call(n >= 0, path, "cannot read");
     if (n == 0) break;  // became shorter meanwhile
     done += static_cast<size_t>(n);
   }
@@ -101,9 +140,14 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    FSDP_CHECK(descriptor_ >= 0 || errno == EEXIST, "{}: cannot create: {}", path_.string(),
-               last_error());
+    check_call(descriptor_ >= 0 || errno == EEXIST, path_, "cannot create");
   }
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // for is_abandoned()
+}
+
+bool is_abandoned(const std::filesystem::path& temporary) {
+  const Descriptor file{::open(temporary.c_str(), O_RDONLY | O_CLOEXEC)};
+  return file.value >= 0 && ::flock(file.value, LOCK_EX | LOCK_NB) == 0;
 }
 
 AtomicFile::~AtomicFile() {
@@ -130,7 +174,7 @@ void AtomicFile::write_through(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    FSDP_CHECK(n >= 0, "{}: cannot write: {}", path_.string(), last_error());
+    check_call(n >= 0, path_, "cannot write");
     bytes.remove_prefix(static_cast<size_t>(n));
   }
 }
@@ -141,7 +185,7 @@ void AtomicFile::write_at(size_t offset, const void* data, size_t bytes) {
   while (!rest.empty()) {
     const ssize_t n = ::pwrite(descriptor_, rest.data(), rest.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    FSDP_CHECK(n >= 0, "{}: cannot write: {}", path_.string(), last_error());
+    check_call(n >= 0, path_, "cannot write");
     rest.remove_prefix(static_cast<size_t>(n));
     offset += static_cast<size_t>(n);
   }
@@ -151,9 +195,9 @@ void AtomicFile::commit() {
   FSDP_CHECK(descriptor_ >= 0, "{}: commit twice", path_.string());
   write_through(pending_);
   pending_.clear();
-  FSDP_CHECK(::fsync(descriptor_) == 0, "{}: cannot write: {}", path_.string(), last_error());
-  FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
-             path_.string(), temporary_.filename().string(), last_error());
+  check_call(::fsync(descriptor_) == 0, path_, "cannot write");
+  check_call(::rename(temporary_.c_str(), path_.c_str()) == 0, path_,
+             fmt::format("cannot rename {} to it", temporary_.filename().string()));
   ::close(std::exchange(descriptor_, -1));
   sync_folder(path_.parent_path());
 }
@@ -166,9 +210,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 
 void sync_file(const std::filesystem::path& path) {
   const Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  FSDP_CHECK(descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());
-  FSDP_CHECK(::fsync(descriptor.value) == 0 || is_unsupported(errno), "{}: cannot write: {}",
-             path.string(), last_error());
+  check_call(descriptor.value >= 0, path, "cannot open");
+  check_call(::fsync(descriptor.value) == 0 || is_unsupported(errno), path, "cannot write");
 }
 
 void make_folders(const std::filesystem::path& given) {
@@ -178,8 +221,9 @@ void make_folders(const std::filesystem::path& given) {
   make_folders(folder.parent_path());
   const bool made = ::mkdir(folder.c_str(), 0777) == 0;
   const int error = errno;  // another process may have been faster
-  FSDP_CHECK(made || (error == EEXIST && std::filesystem::is_directory(folder, unreadable)),
-             "{}: cannot be made: {}", folder.string(), std::generic_category().message(error));
+  errno = error;
+  check_call(made || (error == EEXIST && std::filesystem::is_directory(folder, unreadable)), folder,
+             "cannot be made");
   sync_folder(folder.parent_path());
 }
 
@@ -200,7 +244,7 @@ AtomicFolder::AtomicFolder(const std::filesystem::path& path, Existing existing)
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
     if (::mkdir(temporary_.c_str(), 0777) == 0) return;
-    FSDP_CHECK(errno == EEXIST, "{}: cannot be made: {}", path_.string(), last_error());
+    check_call(errno == EEXIST, path_, "cannot be made");
   }
 }
 
@@ -210,22 +254,35 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() {
-  sync_folder(temporary_);
-  std::error_code error;
-  if (replaces_ && std::filesystem::exists(path_, error)) {
-    // Where the file system cannot exchange them, there is neither for a moment.
-    const bool exchanged =
-        ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0;
-    std::filesystem::remove_all(exchanged ? temporary_ : path_, error);
-    if (exchanged) {
-      committed_ = true;
-      return sync_folder(path_.parent_path());
-    }
+  if (!committed_) {
+    sync_folder(temporary_);
+    take_name();
+    committed_ = true;  // what fails from here on can be tried again
   }
-  FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
-             path_.string(), temporary_.filename().string(), last_error());
-  committed_ = true;
   sync_folder(path_.parent_path());
+  std::error_code ignored;
+  if (!replaced_.empty()) std::filesystem::remove_all(replaced_, ignored);
+}
+
+// The old folder keeps its name until the new one has it. Where the file system cannot exchange
+// them, there is neither for a moment.
+void AtomicFolder::take_name() {
+  const bool replaces = replaces_ && is_there(path_);
+  if (replaces &&
+      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    replaced_ = temporary_;
+    return;
+  }
+  if (replaces) {
+    replaced_ = path_;
+    replaced_ += fmt::format(".{}-{}.tmp", ::getpid(), kNumberOfReplaced);
+    check_call(::rename(path_.c_str(), replaced_.c_str()) == 0, path_, "cannot be replaced");
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) == 0) return;
+  const int error = errno;
+  if (replaces) ::rename(replaced_.c_str(), path_.c_str());
+  errno = error;
+  check_call(false, path_, fmt::format("cannot rename {} to it", temporary_.filename().string()));
 }
 
 ReadableFile::ReadableFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -243,30 +300,36 @@ void ReadableFile::read_at(size_t offset, void* out, size_t bytes) const {
     const ssize_t n =
         ::pread(descriptor_, place + done, bytes - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    FSDP_CHECK(n >= 0, "{}: cannot read: {}", path_.string(), last_error());
+    check_call(n >= 0, path_, "cannot read");
     FSDP_CHECK(n > 0, "{}: ends at byte {}, expected {} more", path_.string(), offset + done,
                bytes - done);
     done += static_cast<size_t>(n);
   }
 }
 
-FileLock::FileLock(const std::filesystem::path& path, const std::string& text,
-                   const std::string& busy) {
+FileLock::FileLock(const std::filesystem::path& path, const std::string& text) {
   Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
-  FSDP_CHECK(file.value >= 0, "{}: cannot open: {}", path.string(), last_error());
+  check_call(file.value >= 0, path, "cannot open");
   if (::flock(file.value, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) fail("{}: {}: {}", path.string(), busy, read_file(path));
-    const bool unsupported = errno == ENOLCK || is_unsupported(errno);
-    problem_ = fmt::format("{}: cannot lock: {}", path.string(), last_error());
-    FSDP_CHECK(unsupported, "{}", problem_);
+    if (errno == EWOULDBLOCK) {
+      holder_ = read_file(path);
+      if (holder_.empty()) holder_ = "a process that has not said who it is";
+      return;
+    }
+    check_call(errno == ENOLCK || is_unsupported(errno), path, "cannot lock");
+    problem_ =
+        fmt::format("{}: cannot lock: {}", path.string(), std::generic_category().message(errno));
   }
-  FSDP_CHECK(::ftruncate(file.value, 0) == 0 && ::pwrite(file.value, text.data(), text.size(), 0) ==
-                                                    static_cast<ssize_t>(text.size()),
-             "{}: cannot write: {}", path.string(), last_error());
+  const auto size = static_cast<ssize_t>(text.size());
+  check_call(
+      ::ftruncate(file.value, 0) == 0 && ::pwrite(file.value, text.data(), text.size(), 0) == size,
+      path, "cannot write");
   descriptor_ = std::exchange(file.value, -1);
 }
 
-FileLock::~FileLock() { ::close(descriptor_); }
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
 
 namespace {
 
@@ -307,7 +370,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     if (mapped != MAP_FAILED || !cannot_map(errno)) break;
   }
   if (mapped == MAP_FAILED && cannot_map(errno)) mapped = map_copy(path_, size_);
-  FSDP_CHECK(mapped != MAP_FAILED, "{}: cannot map: {}", path_.string(), last_error());
+  check_call(mapped != MAP_FAILED, path_, "cannot map");
   data_ = static_cast<const std::byte*>(mapped);
 }
 

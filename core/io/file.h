@@ -7,8 +7,27 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "core/error.h"
 
 namespace fsdp {
+
+// What the system refused, rather than what a file holds. Whether it may pass: core/io/patience.h.
+class SystemError : public Error {
+ public:
+  SystemError(const std::string& message, int code) : Error(message), code_(code) {}
+  int code() const { return code_; }  // errno
+
+ private:
+  int code_;
+};
+
+// SystemError for what cannot be known; false where there is nothing of that name.
+bool is_there(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+// Names in the folder, sorted; of a folder that is not there, none.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 std::string read_file(const std::filesystem::path& path);
 
@@ -37,6 +56,10 @@ class AtomicFile {
   std::string pending_;  // collected, not yet given to the system
 };
 
+// Whether the process that wrote this temporary file of an AtomicFile is gone. Where the file
+// system has no locks, nobody knows: false.
+bool is_abandoned(const std::filesystem::path& temporary);
+
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // Waits until what was written to the file is on the disk.
@@ -49,18 +72,21 @@ void make_folders(const std::filesystem::path& folder);
 // is something at `path` already, other than an empty folder, unless it is to be replaced.
 class AtomicFolder {
  public:
-  enum class Existing { kRefused, kReplaced };  // by commit(), which removes what was there
+  enum class Existing { kRefused, kReplaced };  // by commit(), which then removes what was there
   explicit AtomicFolder(const std::filesystem::path& path, Existing existing = Existing::kRefused);
   ~AtomicFolder();  // without commit: the temporary folder and all that is in it are removed
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
   const std::filesystem::path& temporary() const { return temporary_; }
-  void commit();
+  void commit();  // may be called again after a SystemError
 
  private:
+  void take_name();
+
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  std::filesystem::path replaced_;  // where the old folder is now; empty: there was none
   bool replaces_ = false;
   bool committed_ = false;
 };
@@ -89,18 +115,21 @@ class ReadableFile {
 // ends, however it ends. The file is made where it is missing, holds `text`, and stays.
 class FileLock {
  public:
-  // Error when another holder has it: `busy` and the text that this holder left.
-  FileLock(const std::filesystem::path& path, const std::string& text, const std::string& busy);
+  // Waits for no one: see holder().
+  FileLock(const std::filesystem::path& path, const std::string& text);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  // The text of another process that has the lock, which this object then has not; "": nobody else.
+  const std::string& holder() const { return holder_; }
   // Why nobody is kept out: some file systems (Lustre without flock, some of NFS) have no locks;
   // "": the lock is held.
   const std::string& problem() const { return problem_; }
 
  private:
   int descriptor_ = -1;
+  std::string holder_;
   std::string problem_;
 };
 

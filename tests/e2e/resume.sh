@@ -76,17 +76,22 @@ flip damaged/checkpoints/step-20/shard-00002-of-00002.safetensors 20000
 "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=damaged --resume auto >damaged.log 2>&1 ||
   { fail "damaged: status $?"; cat damaged.log; }
 grep -q '^resumed from damaged/checkpoints/step-10: step 10$' damaged.log || { fail "damaged: goes on elsewhere"; cat damaged.log; }
-grep -q '^note: .*step-20/shard-00002-of-00002.safetensors: damaged: .*; the checkpoint before it is taken$' damaged.log ||
-  { fail "damaged: no note"; cat damaged.log; }
+grep -q '^warning: .*step-20/shard-00002-of-00002.safetensors: damaged: .*; the checkpoint before it is taken$' damaged.log ||
+  { fail "damaged: no warning"; cat damaged.log; }
 same_run damaged whole
 cp -r damaged manifest && rm manifest/checkpoints/step-60/checkpoint.json
 "$FSDP" train --resume manifest --local-ranks 2 --set train.steps=70 >manifest.log 2>&1 || { fail "manifest"; cat manifest.log; }
 grep -q '^resumed from manifest/checkpoints/step-40' manifest.log || { fail "manifest: goes on elsewhere"; cat manifest.log; }
-grep -q '^note: manifest/checkpoints/step-60: no checkpoint, or an incomplete one' manifest.log || { fail "manifest: no note"; cat manifest.log; }
+grep -q '^warning: manifest/checkpoints/step-60: no checkpoint, or an incomplete one' manifest.log || { fail "manifest: no warning"; cat manifest.log; }
 grep -q '^note: manifest/model is that of an earlier end of this run' manifest.log || fail "manifest: no note about the model"
 for step in 40 60 70; do [ ! -e manifest/checkpoints/step-$step ] || rm manifest/checkpoints/step-$step/checkpoint.json; done
-"$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=80 --resume auto >manifest.log 2>&1 && fail "manifest: started over"
-grep -q 'manifest/checkpoints: no checkpoint can be read: ' manifest.log || { fail "manifest: no error"; cat manifest.log; }
+"$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=80 --resume auto >manifest.log 2>&1
+[ $? = 78 ] || fail "manifest: another status than 78"
+grep -q '^fsdp: --resume auto: manifest: no checkpoint can be read: that of step 70 was complete; .*--restart-from-scratch' manifest.log || { fail "manifest: no error"; cat manifest.log; }
+cp manifest/metrics.jsonl before.jsonl
+"$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=2 --resume auto --restart-from-scratch >manifest.log 2>&1 || { fail "manifest: --restart-from-scratch"; cat manifest.log; }
+cmp -s manifest/metrics.1.jsonl before.jsonl || fail "manifest: the old log is lost"
+[ "$(lines manifest | wc -l)" = 2 ] || fail "manifest: $(lines manifest | wc -l) lines of 2 steps"
 
 # ---- from another folder, whose text.txt is another one -------------------------------------------------
 mkdir elsewhere && echo "another text" >elsewhere/text.txt
@@ -168,7 +173,8 @@ grep -q '^note: changed: train.lr: 0.0003 -> 0.1$' changed.log || fail "changes 
 "$FSDP" train --config config.yaml --set runtime.run_dir=busy --set train.steps=100000000 >busy.log 2>&1 &
 pid=$!
 for _ in {1..300}; do [ -e busy/checkpoints/step-20 ] && break; sleep 0.05; done
-refused 'another run is using this run directory' --resume busy
+refused 'another run is using this run directory' --resume busy --set runtime.lock_wait_s=1
+grep -q '^note: .*; waiting for its end for up to 1 s (runtime.lock_wait_s)$' refused.log || fail "busy: no line that it waits"
 # A checkpoint of a partly frozen model, whose base was exchanged for another one meanwhile.
 "$FSDP" train --config config.yaml --set runtime.run_dir=base1 --set train.steps=1 checkpoint.every=1 train.seed=1 >base.log 2>&1
 "$FSDP" train --config config.yaml --set runtime.run_dir=base2 --set train.steps=1 checkpoint.every=1 train.seed=2 >base.log 2>&1
@@ -242,6 +248,19 @@ requeue() {
   grep -q "^resumed from .*: step $step\$" "$name.again.log" || fail "$name: goes on elsewhere"
 }
 requeue batch itself "$FSDP" train --local-ranks 2
+# 75 means that the checkpoint is on the disk: where it cannot be written, the status is another.
+for async in false true; do
+  (ulimit -f 40; exec "$FSDP" train --config config.yaml --set train.steps=100000000 train.save=false checkpoint.every=1 \
+    checkpoint.keep=0 checkpoint.required=false checkpoint.async=$async runtime.run_dir=not_durable_$async) >not_durable.log 2>&1 &
+  pid=$!
+  for _ in {1..400}; do [ -s not_durable_$async/metrics.jsonl ] && break; sleep 0.05; done
+  kill -USR1 "$pid"
+  wait "$pid"
+  [ $? = 74 ] || { fail "not durable, async $async: another status than 74"; tail -3 not_durable.log; }
+  grep -A3 '"ended"' not_durable_$async/metrics.json | tr -d '\n' |
+    grep -q '"status": 74, .*"reason": "stopped by SIGUSR1; step [0-9]*: no checkpoint: .*File too large.*"last_durable_step": 0' ||
+    { fail "not durable, async $async: metrics.json does not say so"; grep -A4 '"ended"' not_durable_$async/metrics.json; }
+done
 RANK=0 WORLD_SIZE=2 "$FSDP" train --config config.yaml >torchrun.log 2>&1 && fail "torchrun: status 0"
 grep -q '^fsdp: .*as by torchrun: .*mpirun -n 2' torchrun.log || fail "torchrun: no way out"
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -20,6 +21,7 @@ struct State {
   int64_t seen = 0, failed = 0;
   std::map<std::string, int64_t> calls;
   std::set<int> files;  // open ones of the folder
+  std::set<DIR*> folders;
 };
 
 State& state() {
@@ -76,6 +78,7 @@ IoFaults::IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan)
   s.seen = s.failed = 0;
   s.calls.clear();
   s.files.clear();
+  s.folders.clear();
   s.armed = true;
 }
 
@@ -169,6 +172,52 @@ int __wrap_flock(int file, int operation) {
 void* __wrap_mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
   if (refuse_file("mmap", file) != 0) return reinterpret_cast<void*>(-1);
   return __real_mmap(at, bytes, protection, flags, file, offset);
+}
+
+DIR* __real_opendir(const char* path);
+int __real_closedir(DIR* folder);
+dirent* __real_readdir(DIR* folder);
+int __real_stat(const char* path, struct stat* status);
+int __real_unlink(const char* path);
+int __real_renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                     unsigned flags);
+
+DIR* __wrap_opendir(const char* path) {
+  if (refuse_path("opendir", path) != 0) return nullptr;
+  DIR* const folder = __real_opendir(path);
+  const std::lock_guard lock(state().mutex);
+  if (folder && state().armed && is_below(path)) state().folders.insert(folder);
+  return folder;
+}
+
+int __wrap_closedir(DIR* folder) {
+  {
+    const std::lock_guard lock(state().mutex);
+    state().folders.erase(folder);
+  }
+  return __real_closedir(folder);
+}
+
+dirent* __wrap_readdir(DIR* folder) {
+  {
+    const std::lock_guard lock(state().mutex);
+    if (refuse("readdir", state().folders.contains(folder), EIO) != 0) return nullptr;
+  }
+  return __real_readdir(folder);
+}
+
+int __wrap_stat(const char* path, struct stat* status) {
+  return refuse_path("stat", path) != 0 ? -1 : __real_stat(path, status);
+}
+
+int __wrap_unlink(const char* path) {
+  return refuse_path("unlink", path) != 0 ? -1 : __real_unlink(path);
+}
+
+int __wrap_renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                     unsigned flags) {
+  if (refuse_path("renameat2", to) != 0) return -1;
+  return __real_renameat2(from_folder, from, to_folder, to, flags);
 }
 
 }  // extern "C"

@@ -54,10 +54,28 @@ BlockChecksums BlockWriter::commit() {
 }
 
 BlockReader::BlockReader(const std::filesystem::path& folder, const BlockChecksums& sums,
-                         bool verify)
-    : sums_(sums), file_(folder / sums.name), verify_(verify) {
-  FSDP_CHECK(file_.size() == sums_.bytes, "{}: damaged: expected {} bytes, got {}",
-             file_.path().string(), sums_.bytes, file_.size());
+                         bool verify, const IoPatience& patience)
+    : sums_(sums), path_(folder / sums.name), verify_(verify), patience_(patience) {
+  patiently(patience_, [this] { open(); });
+}
+
+void BlockReader::open() {
+  file_.emplace(path_);
+  FSDP_CHECK(file_->size() == sums_.bytes, "{}: damaged: expected {} bytes, got {}", path_.string(),
+             sums_.bytes, file_->size());
+}
+
+void BlockReader::read_bytes(uint64_t offset, void* out, size_t bytes) {
+  patiently(patience_, [&] {
+    if (!file_) open();
+    try {
+      file_->read_at(offset, out, bytes);
+    } catch (const SystemError&) {
+      file_.reset();
+      throw;
+    }
+  });
+  bytes_read_ += bytes;
 }
 
 void BlockReader::load(size_t block) {
@@ -65,22 +83,17 @@ void BlockReader::load(size_t block) {
   const uint64_t begin = uint64_t{block} * kBlockBytes;
   loaded_ = SIZE_MAX;
   buffer_.resize(std::min<uint64_t>(kBlockBytes, sums_.bytes - begin));
-  file_.read_at(begin, buffer_.data(), buffer_.size());
-  bytes_read_ += buffer_.size();
+  read_bytes(begin, buffer_.data(), buffer_.size());
   FSDP_CHECK(checksum(buffer_) == sums_.blocks[block],
              "{}: damaged: bytes {} to {} do not have the checksum that they were written with",
-             file_.path().string(), begin, begin + buffer_.size());
+             path_.string(), begin, begin + buffer_.size());
   loaded_ = block;
 }
 
 void BlockReader::read(uint64_t offset, void* out, size_t bytes) {
   FSDP_CHECK(offset <= sums_.bytes && bytes <= sums_.bytes - offset, "{}: bytes {} to {} of {}",
-             file_.path().string(), offset, offset + bytes, sums_.bytes);
-  if (!verify_) {
-    file_.read_at(offset, out, bytes);
-    bytes_read_ += bytes;
-    return;
-  }
+             path_.string(), offset, offset + bytes, sums_.bytes);
+  if (!verify_) return read_bytes(offset, out, bytes);
   auto* place = static_cast<char*>(out);
   while (bytes > 0) {
     load(offset / kBlockBytes);

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/io/file.h"
+#include "core/io/patience.h"
 
 namespace fsdp::tools {
 
@@ -44,8 +46,9 @@ class BlockWriter {
 class BlockReader {
  public:
   // Error when the file is not there or has another size. `verify`: whether blocks are compared
-  // with their checksums.
-  BlockReader(const std::filesystem::path& folder, const BlockChecksums& sums, bool verify);
+  // with their checksums. A read that fails for a moment is made again, of the file opened anew.
+  BlockReader(const std::filesystem::path& folder, const BlockChecksums& sums, bool verify,
+              const IoPatience& patience = {});
 
   // Error that names the file when a block of the range is damaged.
   void read(uint64_t offset, void* out, size_t bytes);
@@ -55,10 +58,14 @@ class BlockReader {
 
  private:
   void load(size_t block);
+  void read_bytes(uint64_t offset, void* out, size_t bytes);
+  void open();
 
   BlockChecksums sums_;
-  ReadableFile file_;
+  std::filesystem::path path_;
   bool verify_;
+  IoPatience patience_;
+  std::optional<ReadableFile> file_;  // none: a read of it has failed
   std::string buffer_;
   size_t loaded_ = SIZE_MAX;  // the block in the buffer
   uint64_t bytes_read_ = 0;

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "core/io/shard_index.h"
@@ -185,6 +186,7 @@ Manifest from_json(const Json& json) {
                 .device = json.at("device"),
                 .config = json.at("config"),
                 .model = json.at("model"),
+                .run = json.value("run", ""),
                 .run_directory = json.at("run_directory"),
                 .working_directory = json.value("working_directory", ""),
                 .total_steps = json.value("total_steps", int64_t{0}),
@@ -222,6 +224,7 @@ std::string manifest_text(const Manifest& m) {
                      {"program", m.program},
                      {"device", m.device},
                      {"world_size", m.world_size},
+                     {"run", m.run},
                      {"run_directory", m.run_directory},
                      {"working_directory", m.working_directory},
                      {"total_steps", m.total_steps},
@@ -257,9 +260,8 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
 
 Manifest read_manifest(const std::filesystem::path& checkpoint) {
   const std::filesystem::path file = checkpoint / kManifestName;
-  std::error_code unreadable;
-  FSDP_CHECK(std::filesystem::exists(file, unreadable),
-             "{}: no checkpoint, or an incomplete one: no {}", checkpoint.string(), kManifestName);
+  FSDP_CHECK(is_there(file), "{}: no checkpoint, or an incomplete one: no {}", checkpoint.string(),
+             kManifestName);
   return parse_manifest(read_file(file), file.string());
 }
 

@@ -52,7 +52,8 @@ struct Manifest {
   std::string device;                       // kind of processor or GPU that computed, of rank 0
   std::string config;                       // YAML, every key
   std::string model;                        // config.json of the model
-  std::string run_directory;                // as an absolute path
+  std::string run;                          // id; "": written before runs had one
+  std::string run_directory;                // as an absolute path, of that time
   std::string working_directory;            // that relative paths of `config` begin at
   int64_t total_steps = 0;                  // of the run, epochs counted in steps; 0: not known
   std::map<std::string, std::string> data;  // hashes of tokens and tokenizer, by what they are of

@@ -32,14 +32,18 @@ std::vector<std::byte> converted(const std::vector<std::byte>& values, DType fro
 
 }  // namespace
 
-Checkpoint::Checkpoint(std::filesystem::path folder, bool verify)
-    : folder_(std::move(folder)), verify_(verify), manifest_(read_manifest(folder_)) {
+Checkpoint::Checkpoint(std::filesystem::path folder, bool verify, const IoPatience& patience)
+    : folder_(std::move(folder)),
+      verify_(verify),
+      patience_(patience),
+      manifest_(patiently(patience_, [this] { return read_manifest(folder_); })) {
   readers_.resize(manifest_.files.size());
 }
 
 BlockReader& Checkpoint::reader(size_t file) {
   auto& reader = readers_[file];
-  if (!reader) reader = std::make_unique<BlockReader>(folder_, manifest_.files[file], verify_);
+  if (!reader)
+    reader = std::make_unique<BlockReader>(folder_, manifest_.files[file], verify_, patience_);
   return *reader;
 }
 
@@ -76,19 +80,23 @@ std::vector<Checkpoint::Range> Checkpoint::ranges_of(const std::vector<Target>& 
   return ranges;
 }
 
-void Checkpoint::read(const std::vector<Target>& targets) {
+void Checkpoint::read(const std::vector<Target>& targets, comm::WorkProgress* progress) {
   std::vector<std::byte> host;
-  for (const Range& range : ranges_of(targets)) read_range(range, host);
+  for (const Range& range : ranges_of(targets)) read_range(range, host, progress);
 }
 
-void Checkpoint::read_range(const Range& range, std::vector<std::byte>& host) {
+void Checkpoint::read_range(const Range& range, std::vector<std::byte>& host,
+                            comm::WorkProgress* progress) {
   const size_t size = size_of(range.stored);
   for (int64_t done = 0; done < range.values.numel(); done += kStretch) {
     const int64_t count = std::min(kStretch, range.values.numel() - done);
     Tensor part = range.values.slice(done, Shape{count});
     host.resize(static_cast<size_t>(count) * size);
-    reader(range.file)
-        .read(range.offset + static_cast<uint64_t>(done) * size, host.data(), host.size());
+    const auto read = [&] {
+      reader(range.file)
+          .read(range.offset + static_cast<uint64_t>(done) * size, host.data(), host.size());
+    };
+    progress ? progress->during(read) : read();
     if (range.stored == part.dtype()) {
       part.write(host.data());
       continue;
@@ -137,7 +145,7 @@ std::vector<std::string> Checkpoint::verify_all() {
   std::vector<std::string> problems;
   for (size_t i = 0; i < readers_.size(); ++i) {
     try {
-      BlockReader(folder_, manifest_.files[i], true).verify_all();
+      BlockReader(folder_, manifest_.files[i], true, patience_).verify_all();
       check_entries(i);
     } catch (const Error& error) {
       problems.push_back(error.what());
@@ -191,7 +199,7 @@ void read_held(Session& session, Checkpoint& checkpoint, bool optimizer, Missing
     targets.push_back({part.name, part.first, part.values.view(Shape{part.values.numel()})});
   }
   session.sharded().before_masters_are_written();
-  checkpoint.read(targets);
+  checkpoint.read(targets, session.world().rings()->progress().get());
   session.sharded().masters_written();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/work_progress.h"
 #include "models/weights.h"
 #include "tools/checkpoint/manifest.h"
 #include "tools/engine/session.h"
@@ -19,7 +20,8 @@ class Checkpoint {
  public:
   // Error when the folder has no manifest, or a damaged one. `verify`: what is read is compared
   // with its checksums.
-  explicit Checkpoint(std::filesystem::path folder, bool verify = true);
+  explicit Checkpoint(std::filesystem::path folder, bool verify = true,
+                      const IoPatience& patience = {});
 
   const Manifest& manifest() const { return manifest_; }
   const std::filesystem::path& folder() const { return folder_; }
@@ -32,8 +34,8 @@ class Checkpoint {
     Tensor values;
   };
   // In the order of the files, so that no block is read twice. Error for a tensor that is not
-  // there.
-  void read(const std::vector<Target>& targets);
+  // there. `progress` is told of what is read; null: nobody waits.
+  void read(const std::vector<Target>& targets, comm::WorkProgress* progress = nullptr);
   // Compares sizes and checksums of all files, and that they are safetensors files with the tensors
   // of the manifest. One line for each thing that is wrong; empty: it is sound.
   std::vector<std::string> verify_all();
@@ -42,12 +44,13 @@ class Checkpoint {
  private:
   struct Range;  // of a file, for a part of a target
   std::vector<Range> ranges_of(const std::vector<Target>& targets) const;
-  void read_range(const Range& range, std::vector<std::byte>& host);
+  void read_range(const Range& range, std::vector<std::byte>& host, comm::WorkProgress* progress);
   BlockReader& reader(size_t file);
   void check_entries(size_t file) const;
 
   std::filesystem::path folder_;
   bool verify_;
+  IoPatience patience_;
   Manifest manifest_;
   std::vector<std::unique_ptr<BlockReader>> readers_;  // by file; null: not opened yet
 };

@@ -9,6 +9,8 @@
 #include "core/io/json.h"
 #include "core/io/shard_index.h"
 #include "tools/checkpoint/run_checkpoints.h"
+#include "tools/checkpoint/run_folder.h"
+#include "tools/checkpoint/run_record.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
@@ -21,11 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfigName = "config.yaml";
-
-bool is_there(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::exists(path, unreadable);
-}
 
 // ---------------------------------------------------------------------------- Configurations
 
@@ -112,57 +109,81 @@ bool is_run(const fs::path& folder) {
   return is_there(folder / kConfigName) || is_there(folder / "run_args.json");
 }
 
-// Why a checkpoint cannot be read; "": its files have the right sizes.
+// Why a checkpoint cannot be read; "": its files have the right sizes. Damage is what the manifest
+// says. SystemError where the file system cannot tell.
 std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& manifest) {
   try {
     manifest = read_manifest(checkpoint);
-    for (const BlockChecksums& file : manifest->files) BlockReader(checkpoint, file, false);
+    for (const BlockChecksums& file : manifest->files)
+      BlockReader(checkpoint, file, false, {.retries = 0});
     return "";
+  } catch (const SystemError& error) {
+    if (error.code() != ENOENT) throw;
+    manifest.reset();
+    return error.what();
   } catch (const Error& error) {
     manifest.reset();
     return error.what();
   }
 }
 
-// The newest that can be read; none is needed of a run that is `finished`. A folder without a
-// manifest counts: a checkpoint has its name when it is complete, so somebody has removed the
-// manifest.
-void choose_newest(const ResumeRequest& request, const fs::path& folder, bool finished,
-                   ResumePlan& plan) {
+// Why a checkpoint that can be read is none that the run may go on from, though it lies there.
+std::string stranger_in(const fs::path& checkpoint, int64_t step, const Manifest& manifest,
+                        const RunRecord& record) {
+  if (manifest.step() != step) {
+    return fmt::format("{}: a copy: it holds step {}", checkpoint.string(), manifest.step());
+  }
+  if (record.id.empty() || manifest.run.empty() || record.id == manifest.run) return "";
+  return fmt::format("{}: of another run ({})", checkpoint.string(), manifest.run_directory);
+}
+
+// Takes the newest that can be read; returns what is wrong with newer ones. A folder without a
+// manifest counts: a checkpoint has its name when it is complete, so somebody has removed it.
+std::vector<std::string> choose_newest(const ResumeRequest& request, const fs::path& folder,
+                                       const RunRecord& record, ResumePlan& plan) {
+  std::vector<std::string> damaged;
   const std::map<int64_t, fs::path> all = step_folders_in(folder);
-  plan.falls_back = true;
-  std::vector<std::string> problems;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    const auto damaged = request.damaged.find(at->second);
+    const auto found = request.damaged.find(at->second);
     const std::string problem =
-        damaged != request.damaged.end() ? damaged->second : problem_of(at->second, plan.manifest);
-    if (problem.empty()) {
+        found != request.damaged.end() ? found->second : problem_of(at->second, plan.manifest);
+    const std::string stranger =
+        problem.empty() ? stranger_in(at->second, at->first, *plan.manifest, record) : "";
+    if (problem.empty() && stranger.empty()) {
       plan.checkpoint = at->second;
-      break;
+      plan.falls_back = true;
+      return damaged;
     }
-    problems.push_back(problem);
+    if (problem.empty()) plan.notes.push_back(stranger + "; it is left out");
+    if (!problem.empty()) damaged.push_back(problem);
   }
-  const bool found = !plan.checkpoint.empty();
-  if (!found) plan.manifest.reset();
-  FSDP_CHECK(found || finished || all.empty(), "{}: no checkpoint can be read: {}", folder.string(),
-             fmt::join(problems, "; "));
-  for (const std::string& problem : problems) {
-    plan.notes.push_back(problem + (found ? "; the checkpoint before it is taken" : ""));
+  plan.manifest.reset();
+  return damaged;
+}
+
+// What was passed over on the way to the checkpoint of the plan is lost work.
+void check_steps_back(const std::vector<std::string>& damaged, ResumePlan& plan) {
+  const auto back = static_cast<int64_t>(damaged.size());
+  const int64_t most = plan.config.checkpoint.max_steps_back;
+  FSDP_CHECK(back <= most,
+             "--resume: {} checkpoints that are newer than {} cannot be read, expected at most {} "
+             "(checkpoint.max_steps_back): {}",
+             back, plan.checkpoint.string(), most, fmt::join(damaged, "; "));
+  for (const std::string& problem : damaged) {
+    plan.warnings.push_back(problem + "; the checkpoint before it is taken");
   }
 }
 
-// By a signal. A run that never ended has not said so.
-bool was_interrupted(const fs::path& run_directory) {
-  return read_json_file(run_directory / "metrics.json").value("interrupted", true);
+// A run that has done all its steps needs none of them.
+void note_damaged(const std::vector<std::string>& damaged, ResumePlan& plan) {
+  plan.notes.insert(plan.notes.end(), damaged.begin(), damaged.end());
 }
 
-bool is_finished(const fs::path& run_directory, const config::TrainConfig& config) {
-  if (!is_there(run_directory / "metrics.json")) return false;
-  const Json summary = read_json_file(run_directory / "metrics.json");
+bool is_finished(const RunRecord& record, const config::TrainConfig& config) {
   const bool done = config.train.epochs > 0
-                        ? summary.value("epochs", 0.0) >= static_cast<double>(config.train.epochs)
-                        : summary.value("steps", int64_t{0}) >= config.train.steps;
-  return done && !was_interrupted(run_directory);
+                        ? record.epochs >= static_cast<double>(config.train.epochs)
+                        : record.steps >= config.train.steps;
+  return record.ended && done && !record.interrupted;
 }
 
 config::TrainConfig given_config(const ResumeRequest& request, ResumePlan& plan) {
@@ -176,8 +197,57 @@ config::TrainConfig given_config(const ResumeRequest& request, ResumePlan& plan)
 
 // ---------------------------------------------------------------------------- The three kinds
 
-void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
+void take_run(const fs::path& run_directory, RunRecord& record, ResumePlan& plan) {
+  record = read_run_record(run_directory);
+  plan.run_directory = run_directory;
+  plan.run = record.id;
+  plan.notes.insert(plan.notes.end(), record.notes.begin(), record.notes.end());
+}
+
+void check_owner(const config::TrainConfig& config, ResumePlan& plan) {
+  const std::string note = check_own_checkpoints(config, plan.run, plan.run_directory);
+  if (!note.empty()) plan.notes.push_back(note);
+}
+
+// A run that was killed before its first checkpoint starts again where it had started: at the
+// checkpoint of another run, or at step 1.
+void start_again(const ResumeRequest& request, const RunRecord& record,
+                 const std::vector<std::string>& damaged, ResumePlan& plan) {
+  const std::string where = plan.run_directory.string();
+  if (!request.from_scratch && (record.last || !damaged.empty())) {
+    const std::string last =
+        record.last ? fmt::format("that of step {} was complete", record.last->step) : "";
+    std::vector<std::string> why = damaged;
+    if (record.last) why.insert(why.begin(), last);
+    fail(
+        "--resume auto: {}: no checkpoint can be read: {}; --restart-from-scratch begins again at "
+        "step 1",
+        where, fmt::join(why, "; "));
+  }
+  if (is_beginning_of_run(plan.run_directory)) return;
+  const CheckpointOfRun& origin = record.origin;
+  if (origin.step == 0 || request.from_scratch) {
+    plan.notes.push_back(where + ": no checkpoint to go on from: the run begins at step 1");
+    return;
+  }
+  plan.checkpoint = origin.path;
+  std::string problem = problem_of(plan.checkpoint, plan.manifest);
+  if (problem.empty() && plan.manifest->run != origin.run) {
+    problem = "a checkpoint of a third run lies there now";
+  }
+  FSDP_CHECK(
+      problem.empty(),
+      "--resume auto: {}: this run began at {}, step {} of another run, and has no checkpoint "
+      "of its own: {}; --restart-from-scratch begins at step 1",
+      where, origin.path, origin.step, problem);
+  plan.notes.push_back(
+      fmt::format("{}: no checkpoint of its own: the run begins again at {}", where, origin.path));
+}
+
+void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& record,
+               ResumePlan& plan) {
   plan.config = given_config(request, plan);
+  patience = plan.config.runtime.patience();
   const fs::path directory = plan.config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
@@ -185,16 +255,17 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
   FSDP_CHECK(is_run(directory) || is_beginning_of_run(directory),
              "--resume auto: {}: no run directory: neither {} nor run_args.json",
              directory.string(), kConfigName);
-  plan.run_directory = directory;
-  check_own_checkpoints(plan.config, directory);
-  const bool finished = is_finished(directory, plan.config);
-  choose_newest(request, checkpoint_folder(plan.config, directory), finished, plan);
-  const bool begins = plan.manifest || !is_there(directory / "metrics.json") || finished ||
-                      was_interrupted(directory);
-  FSDP_CHECK(begins,
+  take_run(directory, record, plan);
+  check_owner(plan.config, plan);
+  const std::vector<std::string> damaged =
+      choose_newest(request, checkpoint_folder(plan.config, directory), record, plan);
+  if (plan.manifest) return check_steps_back(damaged, plan);
+  if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
+  FSDP_CHECK(!record.ended || record.interrupted,
              "--resume auto: {}: this run has ended and left no checkpoint to go on from; give "
              "another runtime.run_dir",
              directory.string());
+  start_again(request, record, damaged, plan);
 }
 
 // The configuration that was stored, with what is given now over it; a file that is given counts
@@ -209,13 +280,8 @@ config::TrainConfig stored_config(const ResumeRequest& request, const std::strin
   return config;
 }
 
-// Where a run was started, by its run_args.json; empty: it does not say.
-fs::path started_in(const fs::path& run_directory) {
-  const fs::path file = run_directory / "run_args.json";
-  return is_there(file) ? read_json_file(file).value("working_directory", "") : "";
-}
-
-void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, ResumePlan& plan) {
+void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, RunRecord& record,
+                     ResumePlan& plan) {
   const std::string problem = problem_of(checkpoint, plan.manifest);
   FSDP_CHECK(problem.empty(), "{}", problem);
   plan.checkpoint = checkpoint;
@@ -230,7 +296,7 @@ void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, R
     FSDP_CHECK(!is_there(wanted), "runtime.run_dir: {} is there already; give another one", wanted);
     return;  // a new run that begins where this one was
   }
-  plan.run_directory = own;
+  take_run(own, record, plan);
   const std::map<int64_t, fs::path> all = checkpoints_in(checkpoint.parent_path());
   FSDP_CHECK(all.empty() || all.rbegin()->first <= plan.manifest->step(),
              "--resume {}: its run has later checkpoints, such as {}: remove these, or give "
@@ -249,27 +315,31 @@ void note_edits(const config::TrainConfig& edited, ResumePlan& plan) {
   }
 }
 
-void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePlan& plan) {
+void plan_run(const ResumeRequest& request, const fs::path& directory, IoPatience& patience,
+              RunRecord& record, ResumePlan& plan) {
+  take_run(directory, record, plan);
   config::TrainConfig stored = config::read_config(directory / kConfigName, {});
-  keep_paths(stored, started_in(directory));
-  check_own_checkpoints(stored, directory);
-  // As it is wanted now: with more steps a run that had ended is not finished.
-  const config::TrainConfig wanted =
-      stored_config(request, read_file(directory / kConfigName), directory / kConfigName,
-                    started_in(directory), plan);
-  const bool finished = is_finished(directory, wanted);
-  choose_newest(request, checkpoint_folder(stored, directory), finished, plan);
-  if (plan.manifest && request.config_file.empty()) {
-    note_edits(config::read_config(directory / kConfigName, {}), plan);
+  keep_paths(stored, record.working_directory);
+  patience = stored.runtime.patience();
+  check_owner(stored, plan);
+  const fs::path checkpoints = checkpoint_folder(stored, directory);
+  const std::vector<std::string> damaged = choose_newest(request, checkpoints, record, plan);
+  if (plan.manifest) {
+    if (request.config_file.empty()) {
+      note_edits(config::read_config(directory / kConfigName, {}), plan);
+    }
+    plan.config = stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName,
+                                plan.manifest->working_directory, plan);
+    return check_steps_back(damaged, plan);
   }
-  FSDP_CHECK(!plan.checkpoint.empty() || finished,
-             "--resume {}: no complete checkpoint in it (checkpoint.every){}", directory.string(),
-             is_finished(directory, stored) ? ", and the run has ended" : "");
-  plan.run_directory = directory;
-  plan.config = plan.manifest
-                    ? stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName,
-                                    plan.manifest->working_directory, plan)
-                    : wanted;
+  // As it is wanted now: with more steps a run that had ended is not finished.
+  plan.config = stored_config(request, read_file(directory / kConfigName), directory / kConfigName,
+                              record.working_directory, plan);
+  if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
+  FSDP_CHECK(damaged.empty(), "{}: no checkpoint can be read: {}", checkpoints.string(),
+             fmt::join(damaged, "; "));
+  fail("--resume {}: no complete checkpoint in it (checkpoint.every){}", directory.string(),
+       is_finished(record, stored) ? ", and the run has ended" : "");
 }
 
 // What only a folder can tell: that it is a run's, and not the model in it.
@@ -340,27 +410,25 @@ std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
   return changes;
 }
 
-ResumePlan plan_resume(const ResumeRequest& request) {
+namespace {
+
+// `patience`: gets that of the configuration, once it is known.
+ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
   ResumePlan plan;
+  RunRecord record;
   const fs::path from = fs::path(request.from) / "";  // without a difference at the end
   const fs::path folder = from.parent_path();
-  if (request.from.empty()) {
-    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
-    plan.config = given_config(request, plan);
-    check_model_path(plan.config.model.path);
-    return plan;
-  }
   if (request.from == "auto") {
-    plan_auto(request, plan);
+    plan_auto(request, patience, record, plan);
   } else if (is_there(folder / kManifestName)) {
-    plan_checkpoint(request, folder, plan);
+    plan_checkpoint(request, folder, record, plan);
   } else {
     FSDP_CHECK(is_there(folder), "--resume {}: no such folder", folder.string());
     refuse_foreign(folder);
     FSDP_CHECK(is_there(folder / kConfigName),
                "--resume {}: neither a run directory ({}) nor a checkpoint ({})", folder.string(),
                kConfigName, kManifestName);
-    plan_run(request, folder, plan);
+    plan_run(request, folder, patience, record, plan);
   }
   if (plan.manifest) {
     config::TrainConfig before =
@@ -375,7 +443,7 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   if (plan.run_directory.empty()) return plan;
   plan.config.runtime.run_dir = plan.run_directory.string();
   const int64_t steps = plan.config.train.steps;
-  plan.finished = is_finished(plan.run_directory, plan.config);
+  plan.finished = is_finished(record, plan.config);
   const bool in_steps = plan.config.train.epochs == 0;
   FSDP_CHECK(plan.finished || !plan.manifest || !in_steps || plan.manifest->step() <= steps,
              "train.steps: expected at least {}, the steps that {} has, got {}",
@@ -383,8 +451,24 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   return plan;
 }
 
-std::string metrics_until(const std::string& text, int64_t step, int64_t validated_at) {
-  std::string kept;
+}  // namespace
+
+ResumePlan plan_resume(const ResumeRequest& request) {
+  FSDP_CHECK(!request.from_scratch || request.from == "auto",
+             "--restart-from-scratch: only beside --resume auto");
+  if (request.from.empty()) {
+    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
+    ResumePlan plan;
+    plan.config = given_config(request, plan);
+    check_model_path(plan.config.model.path);
+    return plan;
+  }
+  IoPatience patience;
+  return patiently(patience, [&] { return plan_once(request, patience); });
+}
+
+KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at) {
+  KeptLines kept;
   std::set<std::pair<int64_t, bool>> seen;  // step, whether of an evaluation
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
@@ -395,10 +479,12 @@ std::string metrics_until(const std::string& text, int64_t step, int64_t validat
       const Json json = Json::parse(line);
       const int64_t of = json.at("step");
       const bool evaluation = json.contains("validation_loss");
+      if (!evaluation) json.at("loss");
       if (of <= (evaluation ? validated_at : step) && seen.emplace(of, evaluation).second) {
-        kept += line + "\n";
+        kept.text += line + "\n";
       }
-    } catch (const JsonError&) {  // cut by the end of the machine
+    } catch (const JsonError&) {  // cut by the end of the machine, or of somebody else
+      ++kept.foreign;
     }
   }
   return kept;

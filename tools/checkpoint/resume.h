@@ -19,6 +19,7 @@ namespace fsdp::tools {
 struct ResumeRequest {
   std::string from;           // --resume: a run directory, a checkpoint, "auto", or "" (none)
   bool with_changes = false;  // --resume-with-changes
+  bool from_scratch = false;  // --restart-from-scratch: where no checkpoint is left, at step 1
   std::filesystem::path config_file;        // --config
   std::vector<config::Override> overrides;  // --set and its short forms
   // Checkpoints that turned out damaged when they were read, and what is wrong with them.
@@ -27,13 +28,15 @@ struct ResumeRequest {
 
 struct ResumePlan {
   config::TrainConfig config;
+  std::string run;  // id of the run in `run_directory`; "": it has none yet
   // The folder that the run goes on in; empty: a fresh run, which makes its own.
   std::filesystem::path run_directory;
-  std::filesystem::path checkpoint;  // empty: a fresh start
-  std::optional<Manifest> manifest;  // of `checkpoint`
-  std::vector<std::string> notes;    // what the user should know, a line each
-  bool finished = false;             // there is nothing left to do
-  bool falls_back = false;           // where the checkpoint is damaged, the one before it is meant
+  std::filesystem::path checkpoint;   // empty: a fresh start
+  std::optional<Manifest> manifest;   // of `checkpoint`
+  std::vector<std::string> notes;     // what the user should know, a line each
+  std::vector<std::string> warnings;  // and what was lost
+  bool finished = false;              // there is nothing left to do
+  bool falls_back = false;            // where the checkpoint is damaged, the one before it is meant
 };
 
 // Without a request: the configuration alone. Error when the request cannot be met.
@@ -57,7 +60,11 @@ std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
 
 // The lines of metrics.jsonl up to a step, each step once, and those of evaluations up to
 // `validated_at`; a line that was cut is left out. What comes later will be written again.
-std::string metrics_until(const std::string& text, int64_t step, int64_t validated_at);
+struct KeptLines {
+  std::string text;
+  int64_t foreign = 0;  // lines that no run has written, left out
+};
+KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at);
 
 // Error when the data or tokenizer are not those of the checkpoint, unless changes are accepted;
 // then one line for each difference.

@@ -1,6 +1,6 @@
 // The checkpoints of one run: when they are written, what they hold besides the session's state,
-// which ones are kept, and which one is the best. A run directory belongs to one run at a time.
-// Next: write_checkpoint.h. Not here: going on from one (resume.h).
+// which ones are kept, and which one is the best. Next: write_checkpoint.h. Not here: their folder
+// and its lock (run_folder.h), going on from one (resume.h).
 #pragma once
 
 #include <atomic>
@@ -19,40 +19,11 @@
 
 namespace fsdp::tools {
 
-// "step-<n>" folders, by n.
-std::map<int64_t, std::filesystem::path> step_folders_in(const std::filesystem::path& folder);
-// Those that have a manifest. A folder without one is incomplete.
-std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
-// Whether the folder is empty, or has no more in it than a run that was killed before it had
-// written its first file.
-bool is_beginning_of_run(const std::filesystem::path& folder);
 // In Manifest::data: of the text that validation losses are of.
 inline constexpr const char* kValidationTokens = "tokens of data.validation";
 // Whether both validation losses are of the same text, and of as much of it.
 bool validated_alike(const Manifest& before, const std::string& validation_hash,
                      int64_t eval_batches);
-// Where a run keeps them.
-std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
-                                        const std::filesystem::path& run_directory);
-
-// For checkpoint.folder, which two runs may have been given. Error when it holds a checkpoint of a
-// run whose directory is another one, and is still there.
-void check_own_checkpoints(const config::TrainConfig& config,
-                           const std::filesystem::path& run_directory);
-
-// Of rank 0: takes the run directory, and the folder of its checkpoints where that lies elsewhere,
-// for this process; removes what a run that was killed has left unfinished there. Error when
-// another run has one of them. Locks end with the process.
-struct RunLocks {
-  std::vector<std::unique_ptr<FileLock>> held;
-  std::string note;  // why they keep nobody out; "": they do
-};
-RunLocks take_run_directory(const std::filesystem::path& run_directory,
-                            const std::filesystem::path& checkpoints);
-
-// Error when a rank does not see a file that rank 0 makes in the folder: the ranks do not share a
-// file system, and no rank could read what the others write. Collective.
-void check_shared_folder(comm::Communicator& world, const std::filesystem::path& folder);
 
 // [Note: who writes] Without checkpoint.async, start() writes. With it start() copies the state
 // (staged_state.h), and a thread of every rank writes the copy, with a group of ranks of its own,
@@ -101,7 +72,8 @@ class RunCheckpoints {
   Session& session_;
   config::CheckpointSection config_;
   int64_t eval_batches_;
-  std::filesystem::path folder_;
+  IoPatience patience_;
+  std::filesystem::path run_directory_, folder_;
   Manifest facts_;
   std::optional<Best> best_;
   std::string last_;

@@ -11,10 +11,12 @@ namespace fs = std::filesystem;
 
 std::string plan_text(const ResumePlan& plan) {
   return Json{{"config", config::to_yaml(plan.config)},
+              {"run", plan.run},
               {"run_directory", plan.run_directory.string()},
               {"checkpoint", plan.checkpoint.string()},
               {"manifest", plan.manifest ? manifest_text(*plan.manifest) : ""},
               {"notes", plan.notes},
+              {"warnings", plan.warnings},
               {"finished", plan.finished},
               {"falls_back", plan.falls_back}}
       .dump();
@@ -24,11 +26,13 @@ ResumePlan plan_from_text(const std::string& text) {
   const Json json = parse_json(text, "plan");
   ResumePlan plan;
   plan.config = config::parse_config(json.at("config").get<std::string>(), "rank 0", {});
+  plan.run = json.at("run").get<std::string>();
   plan.run_directory = json.at("run_directory").get<std::string>();
   plan.checkpoint = json.at("checkpoint").get<std::string>();
   const std::string manifest = json.at("manifest");
   if (!manifest.empty()) plan.manifest = parse_manifest(manifest, "rank 0");
   plan.notes = json.at("notes").get<std::vector<std::string>>();
+  plan.warnings = json.at("warnings").get<std::vector<std::string>>();
   plan.finished = json.at("finished");
   plan.falls_back = json.at("falls_back");
   return plan;
@@ -37,9 +41,11 @@ ResumePlan plan_from_text(const std::string& text) {
 void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan) {
   agree(world, [&] {
     if (!plan.manifest || plan.finished) return;
-    std::error_code unreadable;
-    FSDP_CHECK(fs::exists(plan.checkpoint / kManifestName, unreadable) &&
-                   manifest_text(read_manifest(plan.checkpoint)) == manifest_text(*plan.manifest),
+    const bool seen = patiently(plan.config.runtime.patience(), [&] {
+      return is_there(plan.checkpoint / kManifestName) &&
+             manifest_text(read_manifest(plan.checkpoint)) == manifest_text(*plan.manifest);
+    });
+    FSDP_CHECK(seen,
                "--resume: {} does not see the checkpoint {} that rank 0 goes on from: ranks need a "
                "file system that all of them share",
                host_name(), plan.checkpoint.string());
@@ -47,15 +53,17 @@ void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan) {
 }
 
 SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
-                        const ResumePlan& before) {
+                        const ResumePlan& before,
+                        const std::function<void(const std::string& line)>& say) {
   SettledPlan settled = {.plan = before, .locks = {}};
   if (request.from.empty()) return settled;
   std::string told;
   agree(world, [&] {
     if (world.rank() != 0) return;
     if (!before.run_directory.empty() && !before.finished) {
-      settled.locks = take_run_directory(before.run_directory,
-                                         checkpoint_folder(before.config, before.run_directory));
+      settled.locks = take_run_directory(
+          before.run_directory, checkpoint_folder(before.config, before.run_directory),
+          {std::chrono::seconds(before.config.runtime.lock_wait_s), say});
       settled.plan = plan_resume(request);
     }
     told = plan_text(settled.plan);

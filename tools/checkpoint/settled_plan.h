@@ -1,11 +1,11 @@
 // The one plan of all ranks: rank 0 takes the run directory, decides where the run goes on and
 // tells the others, who must see the same checkpoint. Next: resume.h (how it decides),
-// run_checkpoints.h (the locks).
+// run_folder.h (the locks).
 #pragma once
 
 #include "comm/communicator.h"
 #include "tools/checkpoint/resume.h"
-#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/checkpoint/run_folder.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -18,14 +18,16 @@ struct SettledPlan {
 // `before`: what each rank has found by itself, when nobody held the locks: until rank 0 has them,
 // another job may have written more. AgreedError when another run has the directory, or a rank does
 // not see the checkpoint. Collective.
+// `say` gets what rank 0 waits for.
 SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
-                        const ResumePlan& before);
+                        const ResumePlan& before,
+                        const std::function<void(const std::string& line)>& say = {});
 
 // The checkpoint of a plan could not be read, and the plan allows an older one: make the plan again
 // without this checkpoint.
 class DamagedCheckpoint : public AgreedError {
  public:
-  using AgreedError::AgreedError;
+  explicit DamagedCheckpoint(const std::string& message) : AgreedError(message, status::kMistake) {}
 };
 
 // ---- parts, for tests ----

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 // In the order of the file, so that the file is written from its beginning to its end: that is what
 // its checksums go over.
-ShardContents write_shard(const fs::path& file, const StateToWrite& state, StateHasher& hasher) {
+ShardContents write_shard(const fs::path& file, const StateToWrite& state, StateHasher& hasher,
+                          comm::WorkProgress& progress) {
   std::map<std::string, size_t> by_name;
   std::vector<SafetensorsSpec> specs;
   for (const StatePartOwned& part : state.parts) {
@@ -36,11 +37,11 @@ ShardContents write_shard(const fs::path& file, const StateToWrite& state, State
     hasher.begin(part);
     read_part(state, number, [&](const std::byte* data, size_t bytes) {
       hasher.add(data, bytes);
-      writer.write(data, bytes);
+      progress.during([&] { writer.write(data, bytes); });
     });
     hasher.end();
   }
-  shard.file = writer.commit();
+  shard.file = progress.during([&] { return writer.commit(); });
   return shard;
 }
 
@@ -51,21 +52,27 @@ Manifest write_checkpoint(Session& session, const fs::path& folder, const Manife
 }
 
 Manifest write_checkpoint(comm::Communicator& world, const StateToWrite& state,
-                          const fs::path& folder, const Manifest& facts) {
+                          const fs::path& folder, const Manifest& facts,
+                          const IoPatience& patience) {
+  comm::WorkProgress& progress = *world.rings()->progress();
   const auto rank = static_cast<size_t>(world.rank()), ranks = static_cast<size_t>(world.size());
   std::optional<AtomicFolder> made;  // of rank 0
   agree(world, [&] {
-    if (rank == 0) made.emplace(folder);
+    if (rank != 0) return;
+    patiently(patience, [&] { made.emplace(folder, AtomicFolder::Existing::kReplaced); });
   });
   const fs::path place = comm::from_first_rank(world, made ? made->temporary().string() : "");
-  StateHasher hasher;
+  std::optional<StateHasher> hasher;
   std::string mine;
   agree(world, [&] {
     const fs::path file = place / numbered_file("shard", rank, ranks);
-    mine = to_text(write_shard(file, state, hasher));
+    // A file that could not be written is begun anew: after a failed fsync nobody knows what of it
+    // is on the disk.
+    mine = patiently(patience,
+                     [&] { return to_text(write_shard(file, state, hasher.emplace(), progress)); });
   });
   Manifest manifest = facts;
-  manifest.hash = hash_over_ranks(world, hasher.sum());
+  manifest.hash = hash_over_ranks(world, hasher->sum());
   manifest.world_size = world.size();
   manifest.updates = state.updates;
   manifest.loss_scale = state.loss_scale;
@@ -75,8 +82,11 @@ Manifest write_checkpoint(comm::Communicator& world, const StateToWrite& state,
     for (const std::string& text : texts) shards.push_back(shard_from_text(text));
     add_shards(manifest, shards);
     if (!made) return;
-    write_file_atomically(place / kManifestName, manifest_text(manifest));
-    made->commit();
+    patiently(patience, [&] {
+      progress.during(
+          [&] { write_file_atomically(place / kManifestName, manifest_text(manifest)); });
+    });
+    patiently(patience, [&] { progress.during([&] { made->commit(); }); });
   });
   return manifest;
 }

@@ -93,7 +93,8 @@ foreach(folder core kernels models comm optim tools)
 endforeach()
 
 # What tests/support/io_faults.h lets fail.
-foreach(call open close read pread write pwrite fsync rename mkdir flock mmap)
+foreach(call open close read pread write pwrite fsync rename renameat2 mkdir flock mmap opendir
+        closedir readdir stat unlink)
   target_link_options(test_tools PRIVATE LINKER:--wrap=${call})
 endforeach()
 

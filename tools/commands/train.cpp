@@ -28,16 +28,19 @@ int train_on_ranks(TrainOptions options) {
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;
+  bool of_machine = false;
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.run.overrides.push_back(each.text);
     request = {.from = options.run.resume,
                .with_changes = options.run.resume_with_changes,
+               .from_scratch = options.run.restart_from_scratch,
                .config_file = options.given.config,
                .overrides = overrides};
     plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
+    of_machine = is_of_machine(error);
   }
   options.run.config_file = options.given.config;
   options.run.say = print_at_once;
@@ -48,8 +51,12 @@ int train_on_ranks(TrainOptions options) {
   // The command alone: check_same_config() compares the rest.
   how.same_on_all = {options.launch.same_on_all.front()};
   return launch(how, [&](RankContext& rank) {
-    agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
-    check_same_config(rank.world, plan.config);
+    before_first_step([&] {
+      agree(rank.world, [&] {
+        if (!mistake.empty()) throw AgreedError(mistake, status::kFailed, of_machine);
+      });
+      check_same_config(rank.world, plan.config);
+    });
     return run_training(options.run, request, plan, rank);
   });
 }
@@ -72,6 +79,8 @@ void add_train_command(const Command& app, ChosenCommand& chosen) {
       .check(not_empty);
   command.add_flag("--resume-with-changes", options->run.resume_with_changes,
                    "also where the configuration makes it another computation");
+  command.add_flag("--restart-from-scratch", options->run.restart_from_scratch,
+                   "with --resume auto: also where the checkpoints of the run cannot be read");
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
   command.when_chosen(

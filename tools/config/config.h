@@ -5,6 +5,7 @@
 // Not here: what a run does with it (tools/train), and checks that need the data or the model.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -14,6 +15,7 @@
 
 #include "comm/fsdp/options.h"
 #include "core/dtype.h"
+#include "core/io/patience.h"
 #include "core/recompute.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -228,6 +230,7 @@ struct CheckpointSection {
   bool async = false;
   bool verify = true;
   bool required = true;
+  int64_t max_steps_back = 2;
 };
 
 struct FsdpSection {
@@ -252,6 +255,13 @@ struct RuntimeSection {
   double monitor_s = 1;
   std::string name = "train";
   std::string run_dir;
+  int64_t io_retries = 3;
+  double io_retry_s = 5;
+  int64_t lock_wait_s = 60;
+
+  IoPatience patience() const {
+    return {io_retries, std::chrono::milliseconds(std::llround(io_retry_s * 1000))};
+  }
 };
 
 struct SampleSection {

@@ -165,6 +165,15 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
   v.field("monitor_s", c.monitor_s,
           "seconds between two samples of CPU, memory and GPU in monitor.rank<r>.csv; 0: none",
           {.range = {.least = 0.01, .most = 86400, .or_none = true}});  // /proc counts so finely
+  v.field("io_retries", c.io_retries,
+          "how often a read, or a call for a folder, is made again after an error that may pass",
+          {.range = from_to(0, 1000)});
+  v.field(
+      "io_retry_s", c.io_retry_s, "in how many seconds all of these",
+      {.range = from_to(0, 86400), .needs = {{c.io_retries > 0, "with runtime.io_retries: 0"}}});
+  v.field("lock_wait_s", c.lock_wait_s,
+          "how long a run waits for another one that still has its run directory",
+          {.range = from_to(0, 86400)});
   v.field("name", c.name, "of the run", {.of_rank = true});
   v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>",
           {.of_rank = true, .on_resume = OnResume::kOwn});

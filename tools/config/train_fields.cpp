@@ -257,6 +257,9 @@ void visit(Visitor& v, CheckpointSection& c, const TrainConfig& all) {
           "one that cannot be written ends the run; false: the run says so and goes on",
           {.needs = {written}});
   v.field("verify", c.verify, "what is read of a checkpoint is compared with its checksums");
+  v.field("max_steps_back", c.max_steps_back,
+          "how many damaged checkpoints --resume passes over on its way to an older one",
+          {.range = from(0)});
 }
 
 void visit(Visitor& v, SampleSection& c, const TrainConfig& all) {

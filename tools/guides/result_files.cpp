@@ -39,6 +39,12 @@ std::vector<Json> lines_of(const std::filesystem::path& log) {
   return lines;
 }
 
+// null where a line, of an older program, has no such key
+Json value_of(const Json& line, std::string_view key) {
+  const Json* const found = line.find(key);
+  return found ? *found : Json();
+}
+
 bool is_evaluation(const Json& line) { return line.contains("validation_loss"); }
 
 // "train_runtime", "train_samples_per_second", "train_steps_per_second"
@@ -54,8 +60,9 @@ Json speed(const std::string& split, double seconds, int64_t samples, int64_t st
 
 Json evaluation_results(const Json& line) {
   const Json& loss = line.at("validation_loss");
-  Json out = {{"epoch", line.at("epoch")}, {"eval_loss", loss}};
-  out.update(speed("eval", line.at("runtime_s"), line.at("sequences"), line.at("batches")));
+  Json out = {{"epoch", value_of(line, "epoch")}, {"eval_loss", loss}};
+  out.update(speed("eval", line.value("runtime_s", 0.0), line.value("sequences", int64_t{0}),
+                   line.value("batches", int64_t{0})));
   out["perplexity"] = loss.is_null() ? Json() : Json(perplexity_of(loss));
   return out;
 }
@@ -76,10 +83,9 @@ Json history_of(const std::vector<Json>& lines, const RunSummary& summary) {
       entry = evaluation_results(line);
       entry.erase("perplexity");
     } else {
-      entry = {{"epoch", line.at("epoch")},
-               {"grad_norm", line.at("grad_norm")},
-               {"learning_rate", line.at("learning_rate")},
-               {"loss", line.at("loss")}};
+      for (const char* key : {"epoch", "grad_norm", "learning_rate", "loss"}) {
+        entry[key] = value_of(line, key);
+      }
     }
     entry["step"] = line.at("step");
     history.push_back(std::move(entry));

@@ -1,4 +1,5 @@
-// Datagrams "<job key> <from> <to> <kind> <text>"; see [Note: who is silent].
+// Datagrams "<job key> <from> <to> <kind> <progress> <text>"; see [Note: who is silent]. Rank 0,
+// which all others hear, passes on what it knows of the progress of all.
 #include "tools/launch/heartbeat.h"
 
 #include <algorithm>
@@ -144,12 +145,14 @@ void Heartbeat::beat() {
   const std::string at = actions_.at ? actions_.at() : "";
   const std::lock_guard lock(mutex_);
   const bool ends = !reason_.empty();
+  const comm::WorkProgress* const work = actions_.progress.get();
+  const uint64_t progress = !work ? 0 : job_.rank == 0 ? work->of_job() : work->own();
   for (size_t i = 0; i < neighbours_.size(); ++i) {
     const Neighbour& neighbour = neighbours_[i];
     const bool everywhere = ends || silence_.silence(i, Clock::now()) > 0.5;
     send(neighbour, everywhere,
-         fmt::format("{:x} {} {} {} {}", job_.key, job_.rank, neighbour.peer.rank,
-                     ends ? kReason : kBeat, (ends ? reason_ : at).substr(0, kMostText)));
+         fmt::format("{:x} {} {} {} {} {}", job_.key, job_.rank, neighbour.peer.rank,
+                     ends ? kReason : kBeat, progress, (ends ? reason_ : at).substr(0, kMostText)));
   }
 }
 
@@ -170,7 +173,8 @@ void Heartbeat::take(std::string_view datagram, Address from) {
   uint64_t key = 0;
   int sender = -1, receiver = -1;
   char kind = 0;
-  in >> std::hex >> key >> std::dec >> sender >> receiver >> kind;
+  uint64_t progress = 0;
+  in >> std::hex >> key >> std::dec >> sender >> receiver >> kind >> progress;
   if (!in || key != job_.key || receiver != job_.rank) return;  // somebody else's
   std::string text;
   in.get();
@@ -183,6 +187,12 @@ void Heartbeat::take(std::string_view datagram, Address from) {
     found->known = from;
     found->heard = true;
     silence_.heard(static_cast<size_t>(found - neighbours_.begin()), Clock::now());
+    found->progress = progress;
+    if (actions_.progress) {
+      uint64_t all = 0;
+      for (const Neighbour& each : neighbours_) all += each.progress;
+      actions_.progress->hear(all);
+    }
     if (kind == kBeat) found->at = text;
     if (kind == kBeat || !watching_ || acted_) return;
     acted_ = true;

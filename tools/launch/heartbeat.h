@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/work_progress.h"
 #include "tools/launch/rank_watch.h"
 #include "tools/launch/ring_dump.h"
 
@@ -62,7 +63,8 @@ class Heartbeat {
     std::chrono::milliseconds limit{0};
   };
   struct Actions {
-    std::function<std::string()> at;  // "step 12, backward, unit blocks.3"; any thread
+    std::shared_ptr<comm::WorkProgress> progress;  // this rank's goes out, the others' comes in
+    std::function<std::string()> at;               // "step 12, backward, unit blocks.3"; any thread
     // One of the two, once, apart from the watch's thread, which goes on beating.
     std::function<void(const std::vector<int>& ranks)> silent;
     std::function<void(const std::string& reason)> told;  // by another rank, which ends the job
@@ -86,6 +88,7 @@ class Heartbeat {
     Address known = {};  // it was heard from there
     bool heard = false;
     std::string at;
+    uint64_t progress = 0;
   };
   void read_all();
   void take(std::string_view datagram, Address from);

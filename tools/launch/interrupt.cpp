@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "tools/launch/status.h"
 
 namespace fsdp::tools {
 namespace {
@@ -44,7 +45,7 @@ extern "C" void note_signal(int signal) {
   ::raise(signal);  // comes when this handler returns
 }
 
-extern "C" void requeue_at_once(int) { ::_exit(kRequeueStatus); }
+extern "C" void requeue_at_once(int) { ::_exit(status::kStartAgain); }
 
 }  // namespace
 
@@ -82,7 +83,7 @@ int waiting_signal() {
   return 0;
 }
 
-int status_after(int signal) { return signal == SIGUSR1 ? kRequeueStatus : 128 + signal; }
+int status_after(int signal) { return signal == SIGUSR1 ? status::kStartAgain : 128 + signal; }
 
 std::string_view name_of_signal(int signal) {
   switch (signal) {

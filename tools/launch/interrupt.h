@@ -23,9 +23,7 @@ namespace fsdp::tools {
 void catch_interrupts();
 int received_interrupt();  // one of these signals, or 0
 
-// The status by which Slurm's scripts, submitit and others know that a job wants to run again.
-constexpr int kRequeueStatus = 75;
-// Until catch_interrupts() there is nothing to keep: SIGUSR1 ends the process with that status.
+// Until catch_interrupts() there is nothing to keep: SIGUSR1 ends the process with kStartAgain.
 void requeue_until_training();
 // While this object lives, signals that end a run have to wait; threads that are started meanwhile
 // never get such a signal. Open MPI's launcher may hang when a process dies within MPI_Init.

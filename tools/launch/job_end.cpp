@@ -122,7 +122,8 @@ void JobEnd::start_heartbeat() {
   if (limit_.count() == 0) return;
   heartbeat_.start(
       {.key = keys[0], .rank = world.rank(), .peers = peers_, .cards = cards, .limit = limit_},
-      {.at = [rings = world.rings()] { return place_of(*rings); },
+      {.progress = world.rings()->progress(),
+       .at = [rings = world.rings()] { return place_of(*rings); },
        .silent = [this](const std::vector<int>& ranks) { silent(ranks); },
        .told = [this](const std::string& reason) { told(reason); },
        .note = [](const std::string& text) { print_line("note: " + text); }});

@@ -19,6 +19,7 @@
 #include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
+#include "core/io/patience.h"
 #include "tools/launch/core_places.h"
 #include "tools/launch/host_list.h"
 #include "tools/launch/interrupt.h"
@@ -90,12 +91,14 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
   ThreadChoice choice;
   GpuChoice gpu;
-  agree(world, [&] {
-    choice = choose_threads(static_cast<int>(options.threads), sharing,
-                            openmp_variable("OMP_NUM_THREADS"));
-    gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
-    choose_products(options, gpu);
-    if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
+  before_first_step([&] {
+    agree(world, [&] {
+      choice = choose_threads(static_cast<int>(options.threads), sharing,
+                              openmp_variable("OMP_NUM_THREADS"));
+      gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
+      choose_products(options, gpu);
+      if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
+    });
   });
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
   if (world.rank() == 0 && !choice.note.empty()) print_line("note: " + choice.note);
@@ -118,6 +121,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .threads = choice.threads,
                          .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,
+                         .restarts = environment().restarts,
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
@@ -158,7 +162,9 @@ int launch_threads(const LaunchOptions& options, int ranks,
     if (agreed.empty()) agreed = message;
   };
   try {
-    comm::run_local_ranks(ranks, run, {.timeout = std::chrono::seconds(options.timeout_s)});
+    comm::run_local_ranks(ranks, run,
+                          {.timeout = std::chrono::seconds(options.timeout_s),
+                           .storage_timeout = std::chrono::seconds(options.storage_timeout_s)});
   } catch (const Error& error) {  // "rank 1: ..."
     const std::string message = error.what();
     const std::string_view only_rank = "rank 0: ";
@@ -173,8 +179,10 @@ int launch_threads(const LaunchOptions& options, int ranks,
 
 int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
                    const std::function<int(RankContext&)>& body) {
-  comm::HostMemoryOptions memory = {.shared_memory = options.shared_memory,
-                                    .timeout = std::chrono::seconds(options.timeout_s)};
+  comm::HostMemoryOptions memory = {
+      .shared_memory = options.shared_memory,
+      .timeout = std::chrono::seconds(options.timeout_s),
+      .storage_timeout = std::chrono::seconds(options.storage_timeout_s)};
   if (options.shared_memory_limit_mib) {
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
@@ -309,11 +317,13 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
 
 void agree(comm::Communicator& world, const std::function<void()>& work) {
   std::string mine;
+  int of_machine = 0;
   try {
     work();
   } catch (const std::exception& error) {
     mine = message_of(error);
     if (mine.empty()) mine = "unknown error";
+    of_machine = is_of_machine(error) ? 1 : 0;
   }
   const std::vector<std::string> messages = world.exchange(mine);
   const auto failed = std::find_if(messages.begin(), messages.end(),
@@ -321,8 +331,10 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   if (failed == messages.end()) return;
   // Said by all: no one's in particular.
   const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
-  throw AgreedError(same ? *failed
-                         : fmt::format("rank {}: {}", failed - messages.begin(), *failed));
+  const auto rank = failed - messages.begin();
+  const std::vector<int> causes = comm::exchange_values(world, of_machine);
+  throw AgreedError(same ? *failed : fmt::format("rank {}: {}", rank, *failed), status::kFailed,
+                    causes[static_cast<size_t>(rank)] != 0);
 }
 
 void check_same_settings(comm::Communicator& world, std::string_view what,
@@ -344,6 +356,17 @@ void check_one_process(std::string_view command) {
   const int processes = environment().size;
   FSDP_CHECK(processes <= 1, "{} is for one process, the launcher started {}: run it without",
              command, processes);
+}
+
+bool is_of_machine(const std::exception& error) {
+  if (const auto* refused = dynamic_cast<const SystemError*>(&error)) {
+    return fsdp::is_of_machine(refused->code());
+  }
+  if (const auto* agreed = dynamic_cast<const AgreedError*>(&error)) return agreed->of_machine();
+  if (const auto* of_system = dynamic_cast<const std::system_error*>(&error)) {
+    return fsdp::is_of_machine(of_system->code().value());
+  }
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
 }
 
 std::string message_of(const std::exception& error) {
@@ -386,7 +409,9 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
           .size = std::max(size, 0),
           .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
           .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
-          .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0)};
+          .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0),
+          .restarts = std::max(number({"FSDP_RESTARTS"}), 0) +
+                      std::max(number({"SLURM_RESTART_COUNT"}), 0)};
 }
 
 }  // namespace fsdp::tools

@@ -23,6 +23,7 @@
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch_options.h"
 #include "tools/launch/ring_dump.h"
+#include "tools/launch/status.h"
 
 namespace fsdp::tools {
 
@@ -33,6 +34,7 @@ struct RankContext {
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
+  int restarts = 0;             // of this job, before this start
   RingDump* rings = nullptr;    // wants to know the run directory; null: there is none
 };
 
@@ -42,12 +44,16 @@ void print_backend_note(const RankContext& rank);
 // An Error that every rank throws, at the same place of the program.
 class AgreedError : public Error {
  public:
-  explicit AgreedError(const std::string& message, int status = 1)
-      : Error(message), status_(status) {}
+  // `of_machine`: a disk, a server or a lack of memory, and no mistake of a person.
+  explicit AgreedError(const std::string& message, int status = status::kFailed,
+                       bool of_machine = false)
+      : Error(message), status_(status), of_machine_(of_machine) {}
   int status() const { return status_; }  // of the process
+  bool of_machine() const { return of_machine_; }
 
  private:
   int status_;
+  bool of_machine_;
 };
 
 // Sets environment variables that libraries read when they are first called. A variable that the
@@ -64,6 +70,18 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
 // not communicate. Collective.
 void agree(comm::Communicator& world, const std::function<void()>& work);
 
+// Runs what comes before the first step of a run. An AgreedError of it that is a person's mistake
+// ends the process with the status of one.
+template <typename Work>
+auto before_first_step(Work&& work) {
+  try {
+    return work();
+  } catch (const AgreedError& error) {
+    if (error.of_machine() || error.status() != status::kFailed) throw;
+    throw AgreedError(error.what(), status::kMistake);
+  }
+}
+
 // AgreedError on all ranks when their settings differ, with the first difference. `settings`:
 // "name: value" each, with the same names on all ranks. `what`: a word for the message, "options".
 // Collective.
@@ -75,6 +93,9 @@ bool first_rank_of_host(comm::Communicator& world);
 
 // Error when a launcher has started several processes: this command runs in one.
 void check_one_process(std::string_view command);
+
+// Whether the machine made this error, and no person; see AgreedError.
+bool is_of_machine(const std::exception& error);
 
 // The message for the user, in one line.
 std::string message_of(const std::exception& error);
@@ -94,6 +115,7 @@ struct LauncherEnvironment {
   // Processes of torchrun and the like, which give a rank and a size but no way to each other: each
   // would train alone. 0: there are none.
   int torch_size = 0;
+  int restarts = 0;  // by `fsdp launch` and by Slurm
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);

@@ -37,7 +37,10 @@ void visit(V& v, LaunchOptions& c) {
           "(the fastest of its first 8, "
           "kept in .cache/matmul)",
           {.values = {"heuristic", "timed"}, .flag_of = FlagOf::kKernels});
-  v.field("timeout_s", c.timeout_s, "how long a rank waits for another one", {.range = from(1)});
+  v.field("timeout_s", c.timeout_s, "how long a rank waits for another one that makes no progress",
+          {.range = from(1)});
+  v.field("storage_timeout_s", c.storage_timeout_s,
+          "how long one call of the file system may last, such as a write", {.range = from(1)});
   v.field("heartbeat_s", c.heartbeat_s,
           "a process that gives no sign of life for so long ends the job; 0: not watched",
           {.range = from_to(0, 86400)});

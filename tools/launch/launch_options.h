@@ -22,6 +22,7 @@ struct LaunchOptions {
   bool tf32 = false;
   std::string matmul_choice = "heuristic";
   int64_t timeout_s = 600;
+  int64_t storage_timeout_s = 1800;
   int64_t heartbeat_s = 10;
   int64_t grace_s = 0;
   bool shared_memory = true;

@@ -71,14 +71,16 @@ void convert_in_stretches(
 }
 
 // Returns how many values the dtype cannot hold.
-int64_t write_as(FolderWriter& writer, const std::string& name, Backend& backend,
+int64_t write_as(FolderWriter& writer, const std::string& name, Session& session,
                  const Tensor& full, DType dtype) {
+  Backend& backend = session.backend();
+  comm::WorkProgress& progress = *session.world().rings()->progress();
   std::vector<std::byte> host;
   int64_t infinite = 0;
   convert_in_stretches(backend, full, dtype, [&](const Tensor& exact, const Tensor& values) {
     host.resize(values.bytes());
     values.read(host.data());
-    writer.write(name, host);
+    progress.during([&] { writer.write(name, host); });
     if (size_of(dtype) >= size_of(full.dtype())) return;
     infinite += count_overflows(exact.to_doubles(), values.to_doubles());
   });
@@ -137,7 +139,7 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
     if (!writer || !problem.empty()) return;
     try {
       const std::string name = saved_name(session, parameter);
-      const int64_t infinite = write_as(*writer, name, session.backend(), full, options.dtype);
+      const int64_t infinite = write_as(*writer, name, session, full, options.dtype);
       if (infinite > 0) warnings.push_back(overflow_warning(name, infinite));
     } catch (const Error& error) {
       problem = error.what();
@@ -147,7 +149,7 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
                    [&](const Parameter& p) { return is_saved(session, p); });
   first_rank_only([&] {
     FSDP_CHECK(problem.empty(), "{}", problem);
-    writer->finish();
+    session.world().rings()->progress()->during([&] { writer->finish(); });
   });
   return warnings;
 }

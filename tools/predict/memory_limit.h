@@ -12,7 +12,6 @@
 
 namespace fsdp::tools {
 
-constexpr int kDoesNotFit = 12;  // the status of a run that is refused for its memory
 
 struct MemoryShare {
   AvailableMemory available;

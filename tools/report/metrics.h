@@ -46,8 +46,16 @@ class MetricsLog {
   LineLog log_;
 };
 
+// How a run has ended, for who starts it again: a launcher may have a status of its own.
+struct RunEnd {
+  int status = 0;  // tools/launch/status.h
+  std::string reason = {};
+  int64_t last_durable_step = 0;  // that a start with --resume goes on from; 0: it begins anew
+};
+
 // The totals of a run, and what else is known at its end.
 struct RunSummary {
+  RunEnd end = {};
   RunFacts facts;
   std::string model;  // family and size
   std::string strategy;

@@ -100,6 +100,11 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
   return comm::from_first_rank(world, path);
 }
 
+Json to_json(const CheckpointOfRun& checkpoint) {
+  if (checkpoint.step == 0) return {};
+  return {{"step", checkpoint.step}, {"path", checkpoint.path}, {"run", checkpoint.run}};
+}
+
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
                          const RunArguments& arguments) {
   const std::vector<std::string> hosts = world.exchange(host_name());
@@ -111,7 +116,9 @@ void write_run_arguments(comm::Communicator& world, const std::filesystem::path&
                 {"world_size", world.size()},
                 {"local_ranks", arguments.local_ranks},
                 {"threads_per_rank", arguments.threads},
-                {"resumed_from", arguments.resumed_from},
+                {"run", arguments.run},
+                {"restarts", arguments.restarts},
+                {"resumed_from", to_json(arguments.resumed_from)},
                 {"effective_batch", arguments.effective_batch},
                 {"rows_per_pass", arguments.rows_per_pass},
                 {"micro_steps", arguments.micro_steps},

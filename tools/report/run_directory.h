@@ -22,14 +22,24 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
                                          const std::string& name);
 
+// A checkpoint, and the run that has written it.
+struct CheckpointOfRun {
+  int64_t step = 0;  // 0: none
+  std::string path;
+  std::string run;  // id
+};
+Json to_json(const CheckpointOfRun& checkpoint);
+
 // How the program was called, for run_args.json.
 struct RunArguments {
+  std::string run;                     // an id that the run keeps when it goes on
   std::string command;                 // "train"
   std::string config;                  // path as given
   std::vector<std::string> overrides;  // --set
   int local_ranks = 0;
   int threads = 1;
-  int64_t resumed_from = 0;  // step; 0: not resumed
+  int restarts = 0;  // by a launcher
+  CheckpointOfRun resumed_from;
   // Of a step: rows of all ranks and micro-steps, of a pass (0: not in passes), micro-steps.
   int64_t effective_batch = 0;
   int64_t rows_per_pass = 0;

@@ -11,7 +11,7 @@
 #include "core/io/json.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
-#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/checkpoint/run_folder.h"
 #include "tools/run/training_run.h"
 
 namespace fsdp::tools {
@@ -235,7 +235,8 @@ void take_configuration(const fs::path& run, const fs::path& next, ReplayPlan& p
     keep_paths(config, arguments.value("working_directory", ""));
     plan.ranks = arguments.at("world_size");
   } else if (const Manifest after = read_manifest(next);
-             after.run_directory == before.run_directory) {
+             before.run.empty() ? after.run_directory == before.run_directory
+                                : after.run == before.run) {
     config = stored(next, after);
     plan.ranks = after.world_size;
   }

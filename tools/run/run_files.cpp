@@ -20,17 +20,45 @@ void forget_directory(const fs::path& directory) {
   }
 }
 
+namespace {
+
+// The log of a run that begins anew is none of this one's, but the only trace of what was done.
+void set_aside(const fs::path& log) {
+  const auto name = [&](int number) {
+    return fs::path(log).replace_extension(fmt::format("{}.jsonl", number));
+  };
+  int number = 1;
+  while (is_there(name(number))) ++number;
+  fs::rename(log, name(number));
+}
+
+std::vector<std::string> take_log(const fs::path& directory, const fs::path& log,
+                                  const TrainTotals& before) {
+  const std::string there = is_there(log) ? read_file(log) : "";
+  if (before.steps == 0) {
+    if (!there.empty()) set_aside(log);
+    return {};
+  }
+  if (there.empty()) {
+    return {fmt::format("{}: missing: the log has no lines of the steps up to {}", log.string(),
+                        before.steps)};
+  }
+  const KeptLines kept = metrics_until(there, before.steps, before.validated_at);
+  write_file_atomically(directory / "metrics.jsonl", kept.text);
+  if (kept.foreign == 0) return {};
+  return {fmt::format("{}: {} line{} of no run of this program: left out", log.string(),
+                      kept.foreign, kept.foreign == 1 ? "" : "s")};
+}
+
+}  // namespace
+
 std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs::path& run_before,
                                             const TrainTotals& before) {
-  if (const fs::path lines = run_before / "metrics.jsonl"; fs::exists(lines)) {
-    write_file_atomically(directory / "metrics.jsonl",
-                          metrics_until(read_file(lines), before.steps, before.validated_at));
-  }
+  std::vector<std::string> notes = take_log(directory, run_before / "metrics.jsonl", before);
   fs::remove(directory / "metrics.json");
   for (const auto* files : config::guests_of<ResultFiles>()) {
     for (const std::string_view name : files->names) fs::remove(directory / name);
   }
-  std::vector<std::string> notes;
   for (const char* model : {"model", "adapter"}) {
     if (!fs::exists(directory / model)) continue;
     notes.push_back(

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <random>
 
+#include "comm/exchange.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
 #include "tools/config/step_shape.h"
@@ -19,7 +21,10 @@ namespace fsdp::tools {
 int run_training(const TrainingRunOptions& options, ResumeRequest request, const ResumePlan& before,
                  RankContext& rank) {
   for (;;) {
-    SettledPlan settled = settle_plan(rank.world, request, before);
+    SettledPlan settled = before_first_step([&] {
+      return settle_plan(rank.world, request, before,
+                         [&](const std::string& line) { options.say(line); });
+    });
     const ResumePlan& plan = settled.plan;
     if (plan.finished) {
       const config::TrainSection& train = plan.config.train;
@@ -32,7 +37,9 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, const
       return 0;
     }
     try {
-      return TrainingRun(options, settled, rank).run();
+      std::optional<TrainingRun> run;
+      before_first_step([&] { run.emplace(options, settled, rank); });
+      return run->run();
     } catch (const DamagedCheckpoint& error) {
       request.damaged[plan.checkpoint] = error.what();
     }
@@ -77,11 +84,14 @@ void TrainingRun::introduce() {
     say("note: " + remark);
   }
   for (const std::string& note : plan_.notes) say("note: " + note);
+  for (const std::string& warning : plan_.warnings) say("warning: " + warning);
 }
 
 int TrainingRun::run() {
-  make_session();
-  make_directory();
+  before_first_step([this] {
+    make_session();
+    make_directory();
+  });
   introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
@@ -93,11 +103,13 @@ int TrainingRun::run() {
     say(fmt::format("stopped by {} after step {}", what, totals.steps));
   }
   keep_directory();
+  settle_checkpoint(totals);
   RunSummary summary = summarise(totals);
   take_best(totals);
   // The checkpoint is all that a run needs which is started again, and its time is short.
   if (totals.signal != SIGUSR1) save();
-  if (config_.checkpoint.required && !failed_checkpoint_.empty()) {
+  // A run that a signal has stopped says it by its status.
+  if (config_.checkpoint.required && !failed_checkpoint_.empty() && totals.signal == 0) {
     throw AgreedError(failed_checkpoint_);
   }
   const std::string continued = totals.signal == 0 ? sample() : "";
@@ -105,6 +117,7 @@ int TrainingRun::run() {
   if (!continued.empty()) say(continued);
   write_trace();
   // Last: where it is, the run has left everything else.
+  summary.end = end_of(totals);
   agree(rank_.world, [&] {
     if (!speaks()) return;
     for (const auto* files : config::guests_of<ResultFiles>()) {
@@ -113,7 +126,7 @@ int TrainingRun::run() {
     write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
-  return totals.signal == 0 ? 0 : status_after(totals.signal);
+  return end_of(totals).status;
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -202,7 +215,10 @@ void TrainingRun::initialise() {
   models::FillFunction fill;
   agree(rank_.world, [&] {
     if (from_first_rank && rank_.world.rank() != 0) return;
-    fill = initial_values();
+    fill = [all = initial_values(), progress = rank_.world.rings()->progress()](
+               const Parameter& parameter, int64_t first, Tensor& values) {
+      progress->during([&] { all(parameter, first, values); });
+    };
     if (!plan_.manifest) return;
     // What is trained comes from the checkpoint.
     fill = [all = std::move(fill)](const Parameter& parameter, int64_t first, Tensor& values) {
@@ -218,6 +234,7 @@ void TrainingRun::make_directory() {
   directory_ = plan_.run_directory.empty()
                    ? make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name)
                    : plan_.run_directory;
+  choose_id();
   try {
     take_directory();
     if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
@@ -227,15 +244,28 @@ void TrainingRun::make_directory() {
   }
 }
 
+// A run keeps its id when it goes on, also where run_args.json was lost.
+void TrainingRun::choose_id() {
+  id_ = plan_.run;
+  if (id_.empty() && !plan_.run_directory.empty() && plan_.falls_back) id_ = plan_.manifest->run;
+  if (id_.empty()) {
+    std::random_device random;
+    id_ = hex((uint64_t{random()} << 32) | random());
+  }
+  id_ = comm::from_first_rank(rank_.world, id_);
+}
+
 void TrainingRun::take_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
     const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
     check_source_stays("model.path", config_.model.path, replaced);
     check_source_stays("lora.path", config_.lora.path, replaced);
-    check_own_checkpoints(config_, directory_);  // before what is unfinished there is removed
+    check_own_checkpoints(config_, id_, directory_);  // before what is unfinished there is removed
     if (locks_.held.empty()) {
-      locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
+      locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_),
+                                  {std::chrono::seconds(config_.runtime.lock_wait_s),
+                                   [this](const auto& line) { say(line); }});
     }
     if (options_.resume.empty()) return;
     // A new directory gets the lines of the run that it begins in.
@@ -250,13 +280,20 @@ void TrainingRun::take_directory() {
   if (!locks_.note.empty()) say("note: " + locks_.note);
   if (rank_.rings) rank_.rings->set_directory(directory_);
   const config::StepShape shape = config::step_shape(config_, rank_.world.size());
+  CheckpointOfRun from;
+  if (plan_.manifest) {
+    from = {plan_.manifest->step(), std::filesystem::absolute(plan_.checkpoint).string(),
+            plan_.manifest->run};
+  }
   write_run_arguments(rank_.world, directory_,
-                      {.command = "train",
+                      {.run = id_,
+                       .command = "train",
                        .config = options_.config_file,
                        .overrides = options_.overrides,
                        .local_ranks = options_.local_ranks,
                        .threads = rank_.threads,
-                       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
+                       .restarts = rank_.restarts,
+                       .resumed_from = from,
                        .effective_batch = shape.batch,
                        .rows_per_pass = shape.rows_per_pass,
                        .micro_steps = shape.micro_steps,

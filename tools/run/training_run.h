@@ -41,6 +41,7 @@ struct TrainingRunOptions {
   int local_ranks = 0;
   std::string resume;  // "": not asked for
   bool resume_with_changes = false;
+  bool restart_from_scratch = false;
   std::function<void(const std::string& line)>
       say;                        // gets what rank 0 says, and a line of each other
   std::FILE* progress = nullptr;  // where rank 0 shows it; null: nowhere
@@ -96,6 +97,7 @@ class TrainingRun {
   void initialise();
   void check_length() const;
   void make_directory();
+  void choose_id();
   void take_directory();
   void keep_directory();
   TrainTotals progress_before() const;
@@ -110,6 +112,8 @@ class TrainingRun {
   void write_checkpoint(const TrainTotals& totals, bool last);
   void watch_checkpoint(bool wait);
   bool take_checkpoint(bool wait);
+  void settle_checkpoint(const TrainTotals& totals);
+  RunEnd end_of(const TrainTotals& totals) const;
   void take_best(const TrainTotals& totals);
   void save();
   // training_run_memory.cpp: what it will need, and what it may take
@@ -151,9 +155,11 @@ class TrainingRun {
   std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
+  std::string id_;  // of the run, in its directory and its checkpoints
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
   std::string failed_checkpoint_;              // why the last one is not there; "": it is
+  int64_t durable_step_ = 0;                   // of the last complete checkpoint
 };
 
 }  // namespace fsdp::tools

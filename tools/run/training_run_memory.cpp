@@ -78,7 +78,7 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
     message = refusal(plan, limit, host);
   });
   message = comm::from_first_rank(rank_.world, message);
-  if (!message.empty()) throw AgreedError(message, kDoesNotFit);
+  if (!message.empty()) throw AgreedError(message, status::kDoesNotFit);
   limit_ = limit.bytes;
 }
 

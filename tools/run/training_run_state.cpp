@@ -1,9 +1,11 @@
 // What a run goes on from, and what it leaves: checkpoints and the model.
 #include <algorithm>
+#include <csignal>
 
 #include "models/config.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
+#include "tools/launch/interrupt.h"
 #include "tools/report/source_commit.h"
 #include "tools/run/same_run.h"
 #include "tools/run/training_run.h"
@@ -39,6 +41,7 @@ void TrainingRun::restore_state() {
     if (!with_changes) check_state();
   });
   read_state();
+  durable_step_ = manifest.step();
   for (const std::string& line : differences) say("note: changed: " + line);
   say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
   if (manifest.device != device()) {
@@ -58,13 +61,13 @@ void TrainingRun::read_state() {
   const MissingState missing =
       options_.resume_with_changes ? MissingState::kZero : MissingState::kError;
   agree(rank_.world, [&] {
-    checkpoint.emplace(plan_.checkpoint, config_.checkpoint.verify);
+    checkpoint.emplace(plan_.checkpoint, config_.checkpoint.verify, config_.runtime.patience());
     check_tensors(*session_, *checkpoint, missing);
   });
   try {
     agree(rank_.world, [&] { restore(*session_, *checkpoint, missing); });
   } catch (const AgreedError& error) {
-    if (!plan_.falls_back) throw;
+    if (!plan_.falls_back || error.of_machine()) throw;
     throw DamagedCheckpoint(error.what());
   }
 }
@@ -83,6 +86,7 @@ RunCheckpoints& TrainingRun::checkpoints() {
   if (checkpoints_) return *checkpoints_;
   Manifest facts;
   facts.program = source_commit();
+  facts.run = id_;
   facts.device = device();
   facts.config = config::to_yaml(plan_.config);
   facts.model = models::config_json(model_, "");
@@ -116,6 +120,27 @@ void TrainingRun::watch_checkpoint(bool wait) {
   if (!take_checkpoint(wait)) say("warning: " + failed_checkpoint_);
 }
 
+// After the last step. A signal may have come while the checkpoint of that step was being written:
+// where that has failed it is tried once more, because the run may be killed soon.
+void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
+  watch_checkpoint(true);
+  const bool saves = save_every() > 0 || totals.signal == SIGUSR1;
+  if (totals.signal == 0 || !saves || failed_checkpoint_.empty()) return;
+  checkpoints().start(totals);
+  watch_checkpoint(true);
+}
+
+RunEnd TrainingRun::end_of(const TrainTotals& totals) const {
+  RunEnd end = {.status = status_after(totals.signal), .last_durable_step = durable_step_};
+  if (totals.signal == 0) return {status::kDone, "done", durable_step_};
+  end.reason = fmt::format("stopped by {}", name_of_signal(totals.signal));
+  if (end.status == status::kStartAgain && durable_step_ < totals.steps) {
+    end.status = status::kNotDurable;
+    end.reason += "; " + failed_checkpoint_;
+  }
+  return end;
+}
+
 // Says where the checkpoint is that was started last, once it is there; false when it has failed.
 bool TrainingRun::take_checkpoint(bool wait) {
   if (!checkpoints_ || (!wait && !checkpoints_->is_done())) return true;
@@ -124,6 +149,7 @@ bool TrainingRun::take_checkpoint(bool wait) {
   try {
     const auto written = checkpoints_->finish();
     failed_checkpoint_.clear();
+    durable_step_ = written->step;
     say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
     for (const std::string& warning : written->warnings) say("warning: " + warning);
     return true;

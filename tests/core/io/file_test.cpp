@@ -191,13 +191,51 @@ TEST_CASE("a lock has one holder, who is named to the next") {
   const test::TempFolder folder;
   const std::filesystem::path path = folder / "lock";
   {
-    const FileLock first(path, "process 1", "it is taken");
-    CHECK(test::error_of([&] { FileLock(path, "process 2", "it is taken"); }) ==
-          path.string() + ": it is taken: process 1");
+    const FileLock first(path, "process 1");
+    CHECK(first.holder() == "");
+    CHECK(FileLock(path, "process 2").holder() == "process 1");
+    CHECK(read_file(path) == "process 1");
   }
-  const FileLock second(path, "2", "it is taken");
+  const FileLock second(path, "2");
   CHECK(read_file(path) == "2");
+  CHECK(second.holder() == "");
   CHECK(second.problem() == "");
+}
+
+TEST_CASE("a folder that replaces another one has its name, and the old one is gone") {
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "step-1");
+  folder.write("step-1/old", "");
+  AtomicFolder made(folder / "step-1", AtomicFolder::Existing::kReplaced);
+  write_file_atomically(made.temporary() / "new", "");
+  CHECK(is_there(folder / "step-1/old"));
+  made.commit();
+  CHECK(names_in(folder / "step-1") == std::vector<std::string>{"new"});
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"step-1"});
+  made.commit();  // again, after an error of its last part
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"step-1"});
+}
+
+TEST_CASE("what is not there is no error, what cannot be known is one with its number") {
+  const test::TempFolder folder;
+  folder.write("b", "");
+  folder.write("a", "");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"a", "b"});
+  CHECK(names_in(folder / "absent").empty());
+  CHECK(is_there(folder / "a"));
+  CHECK(!is_folder(folder / "a"));
+  CHECK(is_folder(folder.path()));
+  CHECK(!is_there(folder / "absent"));
+  CHECK(!is_there(folder / "a/below"));
+  std::filesystem::create_symlink("loop", folder / "loop");
+  try {
+    is_there(folder / "loop");
+    FAIL("no error");
+  } catch (const SystemError& error) {
+    CHECK(error.code() == ELOOP);
+    CHECK(error.what() ==
+          (folder / "loop").string() + ": cannot inspect: Too many levels of symbolic links");
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tests/support/checkpoint_run.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_checkpoints.h"
+#include "tools/checkpoint/run_folder.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -51,6 +52,8 @@ config::TrainConfig run_config(bool async = false) {
   config::TrainConfig config;
   config.checkpoint.async = async;
   config.checkpoint.every.steps = 1;
+  config.checkpoint.keep = 2;
+  config.runtime.io_retries = 0;
   return config;
 }
 
@@ -106,8 +109,8 @@ TEST_CASE("I/O faults: the calls of a save and of a load are counted") {
     world.barrier();
     if (world.rank() != 0) return;
     const auto calls = counted->calls();
-    for (const char* call :
-         {"open", "read", "pread", "write", "fsync", "rename", "mkdir", "mmap"}) {
+    for (const char* call : {"open", "read", "pread", "write", "fsync", "rename", "mkdir", "mmap",
+                             "opendir", "readdir", "stat"}) {
       CAPTURE(call);
       CHECK(calls.contains(call));
     }
@@ -155,7 +158,7 @@ TEST_CASE("I/O faults: a load is an error or the stored state") {
           const IoFaults faults(folder.path(),
                                 {.fault = fault, .at = at, .from_then_on = from_then_on});
           const std::string error = test::error_of([&] {
-            Checkpoint checkpoint(folder / "step-1");
+            Checkpoint checkpoint(folder / "step-1", true, {.retries = 0});
             restore(session, checkpoint);
           });
           struck = faults.failed() > 0;
@@ -221,11 +224,12 @@ TEST_CASE("I/O faults: weights on a file system that does not map are read") {
   CHECK(faults.failed() == 2);
 }
 
-TEST_CASE("I/O faults: --resume auto falls back or says why not; it does not start over") {
+TEST_CASE(
+    "I/O faults: an error of the disk is no damage: --resume auto neither goes back nor over") {
   const test::TempFolder folder;
   const std::string run = folder.path().string();
   const std::vector<config::Override> given = {"train.steps=9", "checkpoint.every=1",
-                                               "runtime.run_dir=" + run};
+                                               "runtime.io_retries=0", "runtime.run_dir=" + run};
   const config::TrainConfig config = config::parse_config("", "", given);
   with_session(1, [&](Session& session, comm::Communicator&) {
     Manifest facts;
@@ -245,13 +249,53 @@ TEST_CASE("I/O faults: --resume auto falls back or says why not; it does not sta
       const std::string error =
           test::error_of([&] { plan = plan_resume({.from = "auto", .overrides = given}); });
       struck = faults.failed() > 0;
+      CHECK((error == "") == !struck);
       if (error != "") continue;
       REQUIRE(plan.manifest);
-      CHECK(plan.manifest->step() == (struck ? 1 : 2));
-      CHECK(plan.notes.empty() == !struck);
+      CHECK(plan.manifest->step() == 2);
+      CHECK(plan.notes.empty());
     }
     CHECK(at > 2);
   }
+}
+
+TEST_CASE("I/O faults: what fails once and then goes well changes nothing") {
+  const test::TempFolder folder;
+  const std::vector<config::Override> given = {"train.steps=9", "checkpoint.every=1",
+                                               "runtime.io_retries=1", "runtime.io_retry_s=0",
+                                               "runtime.run_dir=" + folder.path().string()};
+  const config::TrainConfig config = config::parse_config("", "", given);
+  const IoPatience patience = config.runtime.patience();
+  write_file_atomically(folder / "config.yaml", config::to_yaml(config));
+  with_session(1, [&](Session& session, comm::Communicator&) {
+    Manifest facts;
+    facts.config = config::to_yaml(config);
+    RunCheckpoints checkpoints(session, config, folder.path(), facts);
+    const StateHash expected =
+        checkpoints.write({.steps = 1}).step == 1 ? hash_state(session) : StateHash{};
+    const auto with_fault_at = [&](int64_t at, const std::function<void()>& work) {
+      const IoFaults faults(folder.path(), {.fault = IoFault::kError, .at = at, .error = EIO});
+      CAPTURE(at);
+      CHECK(test::error_of(work) == "");
+      return faults.failed() > 0;
+    };
+    for (int64_t at = 0, step = 2;
+         with_fault_at(at, [&] { CHECK(checkpoints.write({.steps = step}).warnings.empty()); });
+         ++at, ++step) {
+      CHECK(Checkpoint(checkpoints.folder_of(step)).manifest().hash == expected);
+    }
+    for (int64_t at = 0; with_fault_at(at,
+                                       [&] {
+                                         const ResumePlan plan =
+                                             plan_resume({.from = "auto", .overrides = given});
+                                         CHECK(plan.warnings.empty());
+                                         Checkpoint checkpoint(plan.checkpoint, true, patience);
+                                         restore(session, checkpoint);
+                                       });
+         ++at) {
+      CHECK(hash_state(session) == expected);
+    }
+  });
 }
 
 TEST_CASE("I/O faults: a file system without locks or without folders to synchronise") {

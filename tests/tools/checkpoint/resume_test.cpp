@@ -5,7 +5,8 @@
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
-#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/checkpoint/run_folder.h"
+#include "tools/checkpoint/run_record.h"
 
 namespace fsdp::tools {
 namespace {
@@ -25,10 +26,15 @@ class FakeRun {
                                 {"train.steps=100", "train.lr=0.5", "checkpoint.every=10",
                                  "runtime.run_dir=" + directory.string()});
   }
-  fs::path add(int64_t step) const {
+  // What a run that was started writes into its directory.
+  void set_id(const std::string& id, const CheckpointOfRun& origin = {}) const {
+    write_json_file(directory / "run_args.json", {{"run", id}, {"resumed_from", to_json(origin)}});
+  }
+  fs::path add(int64_t step, const std::string& id = "") const {
     const fs::path path = directory / "checkpoints" / fmt::format("step-{}", step);
     fs::create_directories(path);
     Manifest manifest;
+    manifest.run = id;
     manifest.progress.steps = step;
     manifest.config = config::to_yaml(config());
     manifest.run_directory = directory.string();
@@ -71,22 +77,22 @@ TEST_CASE("resume: a run directory means its newest complete checkpoint") {
     CHECK(!p.finished);
     CHECK(p.falls_back);
     // A folder has that name when it is complete: somebody has taken its manifest.
-    REQUIRE(p.notes.size() == 1);
-    CHECK(test::contains(p.notes[0], "step-11: no checkpoint, or an incomplete one"));
+    REQUIRE(p.warnings.size() == 1);
+    CHECK(test::contains(p.warnings[0], "step-11: no checkpoint, or an incomplete one"));
   }
   fs::remove(run.directory / "checkpoints/step-11");
   // Cut by a machine that lost its power: the one before.
   fs::resize_file(newest / "shard", 3);
   const ResumePlan before = plan(run.directory.string());
   CHECK(before.manifest->step() == 9);
-  REQUIRE(before.notes.size() == 1);
-  CHECK(test::contains(before.notes[0], "step-10/shard: damaged: expected 6 bytes, got 3"));
+  REQUIRE(before.warnings.size() == 1);
+  CHECK(test::contains(before.warnings[0], "step-10/shard: damaged: expected 6 bytes, got 3"));
   // Known to be damaged by who has read it.
   const ResumePlan known = plan_resume(
       {.from = run.directory.string(),
        .damaged = {{run.directory / "checkpoints/step-10", "step-10: a flipped byte"}}});
   CHECK(known.manifest->step() == 9);
-  CHECK(known.notes ==
+  CHECK(known.warnings ==
         std::vector<std::string>{"step-10: a flipped byte; the checkpoint before it is taken"});
   fs::remove(run.directory / "checkpoints/step-9/shard");
   CHECK(test::contains(error_of(run.directory.string()), "no checkpoint can be read"));
@@ -162,6 +168,100 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
   write_file_atomically(stranger / "letter.txt", "");
   CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + stranger.string()}),
                        "stranger: no run directory"));
+}
+
+std::vector<config::Override> given_to(const FakeRun& run) {
+  return {"train.steps=100", "train.lr=0.5", "checkpoint.every=10",
+          "runtime.run_dir=" + run.directory.string()};
+}
+
+TEST_CASE("resume: auto does not start over where a checkpoint was complete") {
+  const FakeRun run;
+  const std::vector<config::Override> given = given_to(run);
+  const auto from_scratch = [&] {
+    return plan_resume({.from = "auto", .from_scratch = true, .overrides = given});
+  };
+  CHECK(plan("auto", given).notes ==
+        std::vector<std::string>{run.directory.string() +
+                                 ": no checkpoint to go on from: the run begins at step 1"});
+  note_last_checkpoint(run.directory, {20, "", ""});
+  CHECK(error_of("auto", given) ==
+        "--resume auto: " + run.directory.string() +
+            ": no checkpoint can be read: that of step 20 was complete; --restart-from-scratch "
+            "begins again at step 1");
+  CHECK(from_scratch().checkpoint.empty());
+  fs::create_directories(run.directory / "checkpoints/step-20");
+  CHECK(test::contains(error_of("auto", given), "step-20: no checkpoint, or an incomplete one"));
+  fs::remove(run.directory / "checkpoints/last.json");
+  CHECK(test::contains(error_of("auto", given), "--restart-from-scratch"));
+  CHECK(from_scratch().run_directory == run.directory);
+  CHECK(test::contains(test::error_of([] { plan_resume({.from_scratch = true}); }),
+                       "--restart-from-scratch: only beside --resume auto"));
+}
+
+TEST_CASE("resume: a branch without a checkpoint of its own begins again where it began") {
+  const FakeRun trunk, branch;
+  trunk.set_id("a");
+  const fs::path origin = trunk.add(20, "a");
+  branch.set_id("b", {20, origin.string(), "a"});
+  const std::vector<config::Override> given = given_to(branch);
+  const ResumePlan p = plan("auto", given);
+  CHECK(p.checkpoint == origin);
+  CHECK(p.run_directory == branch.directory);
+  CHECK(p.run == "b");
+  CHECK(!p.falls_back);
+  REQUIRE(p.notes.size() == 1);
+  CHECK(test::contains(p.notes[0], "no checkpoint of its own: the run begins again at"));
+  CHECK(plan_resume({.from = "auto", .from_scratch = true, .overrides = given}).checkpoint.empty());
+  branch.set_id("b", {20, origin.string(), "c"});
+  CHECK(test::contains(error_of("auto", given), "a checkpoint of a third run lies there now"));
+  fs::remove_all(origin);
+  CHECK(test::contains(error_of("auto", given), "step 20 of another run, and has no checkpoint"));
+  branch.add(30, "b");
+  CHECK(plan("auto", given).manifest->step() == 30);
+}
+
+TEST_CASE("resume: a copy of a checkpoint, and one of another run, are left out by name") {
+  const FakeRun run;
+  run.set_id("a");
+  const fs::path own = run.add(10, "a");
+  fs::copy(own, run.directory / "checkpoints/step-80", fs::copy_options::recursive);
+  run.add(90, "b");
+  const ResumePlan p = plan("auto", given_to(run));
+  CHECK(p.checkpoint == own);
+  CHECK(p.warnings.empty());  // nothing of this run is lost
+  REQUIRE(p.notes.size() == 2);
+  CHECK(test::contains(p.notes[0], "step-90: of another run ("));
+  CHECK(test::contains(p.notes[1], "step-80: a copy: it holds step 10; it is left out"));
+}
+
+TEST_CASE("resume: not further back than was said") {
+  const FakeRun run;
+  run.add(10);
+  std::vector<config::Override> given = given_to(run);
+  for (const int step : {20, 30, 40}) fs::resize_file(run.add(step) / "shard", 3);
+  CHECK(test::contains(error_of("auto", given),
+                       "3 checkpoints that are newer than " +
+                           (run.directory / "checkpoints/step-10").string() +
+                           " cannot be read, expected at most 2 (checkpoint.max_steps_back): "));
+  given.push_back("checkpoint.max_steps_back=3");
+  CHECK(plan("auto", given).warnings.size() == 3);
+}
+
+TEST_CASE("resume: files of the run directory that were cut keep no run from going on") {
+  const FakeRun run;
+  const fs::path checkpoint = run.add(10);
+  for (const char* name : {"metrics.json", "run_args.json"}) {
+    write_file_atomically(run.directory / name, "");
+  }
+  for (const std::string& from : {std::string("auto"), run.directory.string()}) {
+    const ResumePlan p = plan(from, given_to(run));
+    CHECK(p.checkpoint == checkpoint);
+    CHECK(!p.finished);
+    REQUIRE(p.notes.size() == 2);
+    CHECK(test::contains(p.notes[0], "run_args.json: malformed JSON"));
+    CHECK(test::contains(p.notes[1], "metrics.json: malformed JSON"));
+  }
 }
 
 TEST_CASE("resume: folders of other programs are refused by name") {
@@ -312,13 +412,13 @@ TEST_CASE("resume: metrics are cut behind the checkpoint, without gaps and doubl
   const std::string text =
       "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
       "{\"step\":2,\"loss\":2}\n{\"st\n{\"step\":3,\"loss\":1}\n{\"step\":4,\"lo";
-  CHECK(metrics_until(text, 3, 2) ==
+  CHECK(metrics_until(text, 3, 2).text ==
         "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
         "{\"step\":3,\"loss\":1}\n");
-  CHECK(metrics_until(text, 1, 1) == "{\"step\":1,\"loss\":1}\n");
-  CHECK(metrics_until(text, 0, 0) == "");
+  CHECK(metrics_until(text, 1, 1).text == "{\"step\":1,\"loss\":1}\n");
+  CHECK(metrics_until(text, 0, 0).text == "");
   // The evaluation after step 2 was not part of the checkpoint, and comes again.
-  CHECK(!test::contains(metrics_until(text, 2, 1), "validation_loss"));
+  CHECK(!test::contains(metrics_until(text, 2, 1).text, "validation_loss"));
 }
 
 TEST_CASE("resume: other tokens are another computation") {

@@ -1,4 +1,4 @@
-// Which checkpoints of a run stay, who may use its directory, and what is removed.
+// Which checkpoints of a run stay, and which one is the best.
 // Requirements: S1.8, S2.10.
 #include "tools/checkpoint/run_checkpoints.h"
 
@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "tests/support/checkpoint_run.h"
+#include "tools/checkpoint/run_folder.h"
+#include "tools/checkpoint/run_record.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -222,64 +224,29 @@ TEST_CASE(
   CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{2});
 }
 
-TEST_CASE("checkpoints: a folder of their own is locked too") {
-  const test::TempFolder one, other;
-  const RunLocks locks = take_run_directory(one.path(), other / "shared");
-  CHECK(locks.held.size() == 2);
-  CHECK(locks.note == "");
-  const test::TempFolder second;
-  CHECK(test::contains(test::error_of([&] { take_run_directory(second.path(), other / "shared"); }),
-                       "shared/run.lock: another run is using this checkpoint.folder: process "));
-}
-
-TEST_CASE("checkpoints: a run directory is one run's, and what a killed run left goes") {
+// A run went back to an older checkpoint, because this one could not be read: what is under its
+// name stays until the new one is on the disk.
+TEST_CASE("checkpoints: the last one is noted, and takes the place of one that was passed over") {
   const test::TempFolder folder;
-  const std::filesystem::path checkpoints = folder / "checkpoints";
-  for (const char* name : {"checkpoints/step-7.123-0.tmp", "checkpoints/step-5", "model.9-1.tmp",
-                           "model", "other.9-1.tmp"}) {
-    std::filesystem::create_directories(folder / name);
-  }
-  for (const char* name : {"metrics.json", "metrics.csv", "eval_results.json", "trainer_state.json",
-                           "skipped_rows.jsonl"}) {
-    folder.write(name + std::string(".12-0.tmp"), "");
-  }
-  folder.write("mine.12-0.tmp", "");
-  folder.write("checkpoints/.shared-12ab", "");
-  folder.write("checkpoints/.shared-12ab.7-0.tmp", "");
-  folder.write("checkpoints/step-5/checkpoint.json", "");
-  CHECK(steps_in(checkpoints) == std::vector<int64_t>{5});
-  {
-    const auto lock = take_run_directory(folder.path(), checkpoints);
-    CHECK(test::contains(test::error_of([&] { take_run_directory(folder.path(), checkpoints); }),
-                         "run.lock: another run is using this run directory: process " +
-                             std::to_string(::getpid())));
-  }
-  const auto again = take_run_directory(folder.path(), checkpoints);
-  std::vector<std::string> left;
-  for (const auto& item : std::filesystem::recursive_directory_iterator(folder.path())) {
-    left.push_back(item.path().lexically_relative(folder.path()).string());
-  }
-  std::sort(left.begin(), left.end());
-  CHECK(left == std::vector<std::string>{"checkpoints", "checkpoints/step-5",
-                                         "checkpoints/step-5/checkpoint.json", "mine.12-0.tmp",
-                                         "model", "other.9-1.tmp", "run.lock"});
-}
-
-TEST_CASE("checkpoints: ranks that do not share a file system are told so") {
-  const test::TempFolder one, other;
-  std::vector<std::string> errors(3);
-  comm::run_local_ranks(3, [&](comm::Communicator& world) {
-    check_shared_folder(world, one.path());
-    try {
-      check_shared_folder(world, world.rank() == 2 ? other.path() : one.path());
-    } catch (const AgreedError& error) {
-      errors[static_cast<size_t>(world.rank())] = error.what();
-    }
+  const config::TrainConfig config;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Session session = place_session(world, test::checkpoint_options());
+    Manifest facts;
+    facts.run = "00000000000000aa";
+    RunCheckpoints checkpoints(session, config, folder.path(), facts);
+    CHECK(!read_run_record(folder.path()).last);
+    checkpoints.write({.steps = 1});
+    folder.write("checkpoints/step-1/damaged", "");
+    RunCheckpoints again(session, config, folder.path(), facts);
+    again.write({.steps = 1});
+    CHECK(!is_there(folder / "checkpoints/step-1/damaged"));
   });
-  for (const std::string& error : errors) {
-    CHECK(test::contains(error, "rank 2 does not see what rank 0 writes to "));
-  }
-  CHECK(std::filesystem::is_empty(one.path()));
+  const RunRecord record = read_run_record(folder.path());
+  REQUIRE(record.last);
+  CHECK(record.last->step == 1);
+  CHECK(record.last->run == "00000000000000aa");
+  CHECK(read_manifest(folder / "checkpoints/step-1").run == "00000000000000aa");
+  CHECK(names_in(folder / "checkpoints") == std::vector<std::string>{"last.json", "step-1"});
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_CASE("interrupt: a run that takes longer than its grace ends with the statu
     ::raise(SIGUSR1);
     wait_ms(10000);
   });
-  CHECK(WEXITSTATUS(requeued) == kRequeueStatus);
+  CHECK(WEXITSTATUS(requeued) == status::kStartAgain);
   // Without a limit, without a signal, and with an end in time nothing happens.
   CHECK(status_of([] {
           const GraceLimit none(std::chrono::seconds(0), 0);

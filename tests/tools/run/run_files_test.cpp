@@ -53,6 +53,27 @@ TEST_CASE("run files: a new directory gets the lines of the run that it begins i
   CHECK(read_file(before / "metrics.jsonl") == kSteps);
 }
 
+TEST_CASE("run files: a run that begins anew keeps the log of what was done before") {
+  const test::TempFolder folder;
+  for (const char* name : {"metrics.1.jsonl", "metrics.2.jsonl"}) {
+    folder.write("metrics.jsonl", kSteps);
+    CHECK(go_on_in_directory(folder.path(), folder.path(), {}).empty());
+    CHECK(read_file(folder / name) == kSteps);
+    CHECK(!fs::exists(folder / "metrics.jsonl"));
+  }
+}
+
+TEST_CASE("run files: a log that is missing, and lines of somebody else, are told") {
+  const test::TempFolder folder;
+  const std::string log = (folder / "metrics.jsonl").string();
+  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}) ==
+        Lines{log + ": missing: the log has no lines of the steps up to 2"});
+  folder.write("metrics.jsonl", "{\"step\":1,\"loss\":3}\n{\"step\":1}\nhello\n");
+  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}) ==
+        Lines{log + ": 2 lines of no run of this program: left out"});
+  CHECK(read_file(folder / "metrics.jsonl") == "{\"step\":1,\"loss\":3}\n");
+}
+
 TEST_CASE("run files: the model of an earlier end is named, and stays") {
   const test::TempFolder folder;
   fs::create_directory(folder / "adapter");

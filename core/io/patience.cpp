@@ -1,0 +1,30 @@
+// Contract: core/io/patience.h.
+#include "core/io/patience.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+
+namespace fsdp {
+
+bool is_transient(int error) {
+  constexpr std::array kTransient = {EIO,       ESTALE,      ETIMEDOUT,    EAGAIN,    EBUSY,
+                                     ENETDOWN,  ENETUNREACH, EHOSTDOWN,    EREMOTEIO, ECONNRESET,
+                                     ENETRESET, ENOLINK,     EHOSTUNREACH, ECOMM,     ECONNREFUSED};
+  return std::find(kTransient.begin(), kTransient.end(), error) != kTransient.end();
+}
+
+bool is_of_machine(int error) {
+  constexpr std::array kOthers = {ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE, ENOMEM, ESHUTDOWN};
+  return is_transient(error) || std::find(kOthers.begin(), kOthers.end(), error) != kOthers.end();
+}
+
+std::chrono::milliseconds pause_before_retry(const IoPatience& patience, int64_t retry) {
+  const double all = std::exp2(static_cast<double>(patience.retries)) - 1;  // 1 + 2 + 4 + ...
+  const double share = std::exp2(static_cast<double>(retry)) / std::max(all, 1.0);
+  return std::chrono::milliseconds(
+      std::llround(static_cast<double>(patience.over.count()) * share));
+}
+
+}  // namespace fsdp

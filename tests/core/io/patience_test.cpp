@@ -1,0 +1,64 @@
+// Calls that fail for a moment are made again, others are not; how long the pauses are.
+#include "core/io/patience.h"
+
+#include <cerrno>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace fsdp {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Fails so many times with the error; returns how often it was called in all.
+int calls_until_done(const IoPatience& patience, int failures, int error) {
+  int calls = 0;
+  patiently(patience, [&] {
+    if (calls++ < failures) throw SystemError("x: cannot read", error);
+  });
+  return calls;
+}
+
+TEST_CASE("patience: an error that may pass is tried again, so often") {
+  const IoPatience three = {.retries = 3, .over = milliseconds(0)};
+  for (const int error : {EIO, ESTALE, ETIMEDOUT}) CHECK(calls_until_done(three, 3, error) == 4);
+  CHECK(calls_until_done(three, 0, EIO) == 1);
+  CHECK(test::error_of([&] { calls_until_done(three, 4, EIO); }) == "x: cannot read (4 times)");
+  CHECK(test::error_of([&] { calls_until_done({.retries = 0}, 1, EIO); }) ==
+        "x: cannot read (1 times)");
+}
+
+TEST_CASE("patience: a missing file, a full disk and another Error are no matter of time") {
+  const IoPatience three = {.retries = 3, .over = milliseconds(0)};
+  for (const int error : {ENOENT, EACCES, ENOSPC}) {
+    CHECK(test::error_of([&] { calls_until_done(three, 1, error); }) == "x: cannot read");
+  }
+  int calls = 0;
+  CHECK_THROWS_AS(patiently(three,
+                            [&] {
+                              ++calls;
+                              fail("damaged");
+                            }),
+                  Error);
+  CHECK(calls == 1);
+  CHECK(is_of_machine(ENOSPC));
+  CHECK(is_of_machine(EIO));
+  CHECK(!is_of_machine(ENOENT));
+  CHECK(!is_of_machine(EACCES));
+}
+
+TEST_CASE("patience: pauses double, and are as long together as was said") {
+  const IoPatience patience = {.retries = 3, .over = milliseconds(7000)};
+  CHECK(pause_before_retry(patience, 0) == milliseconds(1000));
+  CHECK(pause_before_retry(patience, 1) == milliseconds(2000));
+  CHECK(pause_before_retry(patience, 2) == milliseconds(4000));
+}
+
+TEST_CASE("patience: what the work returns is returned") {
+  CHECK(patiently({}, [] { return std::string("done"); }) == "done");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# fsdp launch: a job whose process, rank or mpirun is killed starts again and ends with the weights of
+# one that nobody disturbed; SIGTERM reaches the ranks and leaves a checkpoint; statuses; --print.
+# Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
+source "$(dirname "$0")/../support/e2e.sh"
+
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 400, batch: 4, log_every: 1}
+checkpoint: {every: 10, keep: 2}
+runtime: {monitor_s: 0, heartbeat_s: 2}
+YAML
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=whole >whole.log 2>&1 || { fail "whole"; cat whole.log; }
+
+# killed NAME WHOM launcher: kills WHOM of the job three times, each time after another checkpoint
+killed() {
+  local name=$1 whom=$2 pid victim; shift 2
+  "$FSDP" launch "$@" -n 2 --restart 20 -- train --config config.yaml --set runtime.run_dir="$name" >"$name.log" 2>&1 </dev/null &
+  pid=$!
+  for kill in 1 2 3; do
+    for _ in {1..400}; do
+      [ -s "$name/checkpoints/last.json" ] && [ "$(grep -o '"restarts": [0-9]*' "$name/run_args.json")" = "\"restarts\": $((kill - 1))" ] && break
+      sleep 0.02
+    done
+    sleep 0.1
+    case $whom in
+      job) victim=$(pgrep -P "$pid") ;;
+      rank) victim=$(pgrep -P "$(pgrep -P "$pid")" -f train | tail -1) ;;
+    esac
+    [ -n "$victim" ] && kill -9 $victim 2>/dev/null
+    sleep 0.3
+  done
+  wait "$pid" || { fail "$name: status $?"; cat "$name.log"; }
+  [ "$(grep -o '"restarts": [0-9]*' "$name/run_args.json")" != '"restarts": 0' ] || { fail "$name: nothing was killed"; cat "$name.log"; }
+  grep -q '^fsdp: launch: the job ended with status .*; restart 1 of 20 in 1 s$' "$name.log" || { fail "$name: no line about a restart"; cat "$name.log"; }
+  [ -n "$(summary whole weights_hash)" ] && [ "$(summary "$name" weights_hash)" = "$(summary whole weights_hash)" ] || fail "$name: another weights_hash"
+}
+killed local job local
+# stopped NAME launcher: SIGTERM to the parent, and the checkpoint of the last step
+stopped() {
+  local name=$1 pid status step; shift
+  "$FSDP" launch "$@" -n 2 -- train --config config.yaml --set runtime.run_dir="$name" train.steps=100000000 >"$name.log" 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..400}; do [ -s "$name/metrics.jsonl" ] && break; sleep 0.02; done
+  kill -TERM "$pid"
+  wait "$pid"
+  status=$?
+  [ "$status" = 143 ] || { fail "$name: status $status instead of 143"; cat "$name.log"; }
+  step=$(tail -1 "$name/metrics.jsonl" | grep -o '"step":[0-9]*' | cut -d: -f2)
+  [ -e "$name/checkpoints/step-$step/checkpoint.json" ] || fail "$name: no checkpoint of step $step"
+}
+stopped local_term local
+
+# What another start would not mend ends at once.
+for mistake in train.lrr=1 model.hidden_size=17; do
+  "$FSDP" launch local -n 1 --restart 5 -- train --config config.yaml --set runtime.run_dir=wrong $mistake >wrong.log 2>&1
+  [ $? = 78 ] || [ $mistake = train.lrr=1 ] || { fail "$mistake: another status than 78"; cat wrong.log; }
+  grep -q 'restart 1' wrong.log && fail "$mistake: started again"
+done
+"$FSDP" launch local -n 1 --restart 5 -- eval whole --data text.txt >wrong.log 2>&1 && fail "eval: started again"
+grep -q '^fsdp: launch: --restart: only train can go on where it was, got eval$' wrong.log || { fail "eval: no line"; cat wrong.log; }
+"$FSDP" launch local -n 2 -- eval whole --data text.txt >eval.log 2>&1 || { fail "eval: status $?"; cat eval.log; }
+"$FSDP" launch mpirun -n 2 --print -- train --config 'my config.yaml' |
+  grep -qE "^mpirun -n 2 .*fsdp train --config 'my config.yaml'$" || fail "--print"
+
+if [ -n "${MPIRUN:-}" ]; then
+  killed mpi_rank rank mpirun
+  killed mpi_job job mpirun
+  stopped mpi_term mpirun
+else
+  echo "[SKIP] launch mpirun: no MPI"
+fi
+[ "$failed" = 0 ] && echo "launch: every job came to its end"
+exit "$failed"

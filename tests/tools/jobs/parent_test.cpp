@@ -1,0 +1,117 @@
+// The process above a job, with shell commands in place of the program: statuses, signals,
+// restarts. With a real run: tests/e2e/launch.sh.
+#include "tools/jobs/parent.h"
+
+#include <csignal>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+#include "tools/checkpoint/run_record.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct Shell {
+  ParentOptions options;
+  std::vector<std::string> said;
+
+  explicit Shell(const std::string& script) {
+    options.job = {.program = "/bin/sh", .arguments = {"-c", script}};
+    options.say = [this](const std::string& line) { said.push_back(line); };
+  }
+  // Sends the signals to this process, one after the other, once the file is there.
+  int run(const std::filesystem::path& file = {}, const std::vector<int>& signals = {}) {
+    std::thread sends([&] {
+      sigset_t all;
+      sigfillset(&all);
+      ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+      for (const int signal : signals) {
+        while (!is_there(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ::kill(::getpid(), signal);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    });
+    const int status = keep_running(options);
+    sends.join();
+    return status;
+  }
+};
+
+// Signals are the process's: in a copy of it, which has no other threads.
+int in_a_process(const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(work());
+  int state = 0;
+  ::waitpid(child, &state, 0);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+}
+
+TEST_CASE("parent: the status is the job's") {
+  CHECK(Shell("exit 0").run() == 0);
+  CHECK(Shell("exit 12").run() == 12);
+  CHECK(Shell("kill -9 $$").run() == 137);
+  Shell absent("");
+  absent.options.job.program = "/no/such/program";
+  CHECK(absent.run() == 78);
+}
+
+TEST_CASE("parent: a job that crashes is started again, and told how often") {
+  const test::TempFolder folder;
+  const std::string count = (folder / "count").string();
+  Shell shell("echo $FSDP_RESTARTS >>" + count + "; [ $FSDP_RESTARTS = 2 ] || exit 1");
+  shell.options.restarts = {.most = 5, .first_pause = std::chrono::seconds(0)};
+  shell.options.run_directory = folder.path();
+  CHECK(shell.run() == 0);
+  CHECK(read_file(count) == "0\n1\n2\n");
+  REQUIRE(shell.said.size() == 2);
+  CHECK(test::contains(shell.said[1], "ended with status 1; the last checkpoint is of step 0"));
+}
+
+TEST_CASE("parent: it gives up where restarts bring nothing") {
+  const test::TempFolder folder;
+  note_last_checkpoint(folder.path(), {7, "", ""});
+  Shell shell("exit 1");
+  shell.options.restarts = {.most = 50, .first_pause = std::chrono::seconds(0)};
+  shell.options.run_directory = folder.path();
+  CHECK(shell.run() == 76);
+  CHECK(test::contains(shell.said.back(), "brought no checkpoint after that of step 7: given up"));
+}
+
+TEST_CASE("parent: a signal is passed on, to mpirun as SIGUSR1, and ends the restarts") {
+  const test::TempFolder folder;
+  const auto script = [&](const std::string& name) {
+    return "trap 'echo TERM >>" + (folder / name).string() +
+           "; exit 143' TERM; trap 'echo USR1 >>" + (folder / name).string() +
+           "; exit 75' USR1; : >" + (folder / name).string() + "; while :; do sleep 0.02; done";
+  };
+  CHECK(in_a_process([&] { return Shell(script("local")).run(folder / "local", {SIGTERM}); }) ==
+        143);
+  CHECK(read_file(folder / "local") == "TERM\n");
+  CHECK(in_a_process([&] { return Shell(script("usr1")).run(folder / "usr1", {SIGUSR1}); }) == 75);
+}
+
+TEST_CASE("parent: a second signal ends a job that does not listen") {
+  const test::TempFolder folder;
+  const std::string started = (folder / "started").string();
+  CHECK(in_a_process([&] {
+          return Shell("trap : INT; : >" + started + "; while :; do sleep 0.02; done")
+              .run(started, {SIGINT, SIGTERM});
+        }) == 143);
+}
+
+TEST_CASE("parent: what a killed mpirun may leave is named, others' files are not") {
+  const test::TempFolder shared, temporary;
+  CHECK(leftovers_note(shared.path(), temporary.path(), ::geteuid()) == "");
+  shared.write("vader_segment.host.0.1", "");
+  CHECK(leftovers_note(shared.path(), temporary.path(), ::geteuid() + 1) == "");
+  CHECK(test::contains(leftovers_note(shared.path(), temporary.path(), ::geteuid()),
+                       "rm -r " + (shared / "vader_segment.*").string()));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,56 @@
+// fsdp launch: starts the ranks of another command of this program, and keeps them running.
+// Read next: tools/jobs/parent.h.
+#include "tools/launch/launch.h"
+
+#include <fmt/format.h>
+
+#include "tools/commands/commands.h"
+#include "tools/jobs/parent.h"
+#include "tools/launch/job_end.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct LaunchCommandOptions {
+  Job job;
+  int64_t restarts = 0;
+  bool print = false;
+};
+
+int start_job(const LaunchCommandOptions& options) {
+  check_one_process("launch");
+  ParentOptions parent = {.job = options.job,
+                          .restarts = {.most = options.restarts},
+                          .say = [](const std::string& line) { print_line("launch: " + line); }};
+  parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
+  if (!options.print) return keep_running(parent);
+  print_at_once(shell_text(command_of(parent.job, this_host(), options.restarts > 0)));
+  return status::kDone;
+}
+
+}  // namespace
+
+void add_launch_command(const Command& app, ChosenCommand& chosen) {
+  const Command group = app.add_command("launch", "starts the ranks of a command, also again");
+  group.require_command();
+  const auto add = [&](const char* name, const char* help, Launcher launcher) {
+    const auto options = std::make_shared<LaunchCommandOptions>();
+    options->job.launcher = launcher;
+    const Command command = group.add_command(name, help);
+    command.add_option("-n,--ranks", options->job.ranks, "how many ranks")
+        .required()
+        .from_to(1, 65536);
+    command
+        .add_option("--restart", options->restarts,
+                    "how often train is started again where it was, after a crash (default: 0)")
+        .from_to(int64_t{0}, int64_t{1'000'000});
+    command.add_flag("--print", options->print, "prints the command that starts the ranks");
+    command.add_option("command", options->job.arguments, "train ..., behind --").required();
+    command.when_chosen([&chosen, options] { chosen = [options] { return start_job(*options); }; });
+  };
+  add("local", "ranks as threads of one process", Launcher::kLocal);
+  add("mpirun", "ranks as processes of this host", Launcher::kMpirun);
+}
+
+}  // namespace fsdp::tools

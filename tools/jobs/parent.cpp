@@ -1,0 +1,188 @@
+// Signals are blocked and waited for, so that no handler runs beside the rest.
+#include "tools/jobs/parent.h"
+
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <optional>
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+#include "tools/checkpoint/run_record.h"
+#include "tools/launch/interrupt.h"
+#include "tools/launch/status.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
+constexpr seconds kUntilKill(10);
+constexpr const char* kRestarts = "FSDP_RESTARTS";  // read by tools/launch/launch.cpp
+
+sigset_t awaited_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  for (const int signal : kAsking) sigaddset(&set, signal);
+  return set;
+}
+
+// The next of these signals, or 0 when none came in this time.
+int next_signal(const sigset_t& set, std::optional<seconds> limit) {
+  const timespec time = {limit.value_or(seconds(0)).count(), 0};
+  for (;;) {
+    const int signal = limit ? ::sigtimedwait(&set, nullptr, &time) : ::sigwaitinfo(&set, nullptr);
+    if (signal >= 0) return signal;
+    if (errno == EAGAIN) return 0;
+  }
+}
+
+// In a group of its own: Ctrl-C of a terminal reaches the parent alone. Where the parent is killed,
+// the job is asked to stop.
+pid_t start(const std::vector<std::string>& words, int64_t restarts, const sigset_t& mask) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  FSDP_CHECK(child >= 0, "launch: a process cannot be started: {}",
+             std::generic_category().message(errno));
+  if (child > 0) return child;
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  if (::getppid() != parent) ::_exit(1);
+  ::setenv(kRestarts, std::to_string(restarts).c_str(), 1);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  ::sigprocmask(SIG_UNBLOCK, &mask, nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const std::string message = fmt::format("fsdp: launch: {}: cannot be started: {}\n", words[0],
+                                          std::generic_category().message(errno));
+  const ssize_t ignored = ::write(STDERR_FILENO, message.data(), message.size());
+  static_cast<void>(ignored);
+  ::_exit(status::kMistake);
+}
+
+// The status of the process if it has ended.
+std::optional<int> ended(pid_t child) {
+  int state = 0;
+  if (::waitpid(child, &state, WNOHANG) != child) return {};
+  if (WIFEXITED(state)) return WEXITSTATUS(state);
+  if (WIFSIGNALED(state)) return 128 + WTERMSIG(state);
+  return {};
+}
+
+class Parent {
+ public:
+  explicit Parent(const ParentOptions& options)
+      : options_(options), restarts_(options.restarts), signals_(awaited_signals()) {
+    ::sigprocmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~Parent() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Parent(const Parent&) = delete;
+  Parent& operator=(const Parent&) = delete;
+
+  int run() {
+    const bool goes_on = !options_.run_directory.empty();
+    const std::vector<std::string> words = command_of(options_.job, this_host(), goes_on);
+    for (;;) {
+      const int status = run_once(words);
+      const Restarts::Decision next = restarts_.after(status, asked_, durable_step());
+      if (!next.why.empty()) options_.say(next.why);
+      if (status > 128) tell_of_leftovers();
+      if (!next.again) return next.status;
+      const int signal = next_asking(next.pause);
+      if (signal != 0) return status_after(signal);
+    }
+  }
+
+ private:
+  // A signal that comes between two starts.
+  int next_asking(seconds pause) {
+    for (;;) {
+      const int signal = next_signal(signals_, pause);
+      if (signal != SIGCHLD) return signal;  // of a process that an earlier start has left
+    }
+  }
+
+  int run_once(const std::vector<std::string>& words) {
+    const pid_t child = start(words, restarts_.count(), signals_);
+    bool ends_at_once = false;
+    for (;;) {
+      const int signal =
+          next_signal(signals_, ends_at_once ? std::optional(kUntilKill) : std::nullopt);
+      if (signal == SIGCHLD) {
+        if (const std::optional<int> status = ended(child)) return *status;
+      } else if (signal == 0) {
+        ::kill(-child, SIGKILL);
+      } else if (asked_ == 0 || signal == SIGUSR1) {
+        if (asked_ == 0) asked_ = signal;
+        // mpirun kills its ranks after any other signal.
+        ::kill(child, options_.job.launcher == Launcher::kMpirun ? SIGUSR1 : signal);
+      } else {
+        options_.say("a second signal: the job is ended at once");
+        ::kill(-child, SIGTERM);
+        ends_at_once = true;
+      }
+    }
+  }
+
+  int64_t durable_step() const {
+    if (options_.run_directory.empty()) return 0;
+    try {
+      const RunRecord record = read_run_record(options_.run_directory);
+      return record.last ? record.last->step : 0;
+    } catch (const Error&) {  // the disk is not there for the moment
+      return 0;
+    }
+  }
+
+  void tell_of_leftovers() const {
+    if (options_.job.launcher != Launcher::kMpirun) return;
+    const std::string note = leftovers_note("/dev/shm", "/tmp", ::geteuid());
+    if (!note.empty()) options_.say("note: " + note);
+  }
+
+  const ParentOptions& options_;
+  Restarts restarts_;
+  sigset_t signals_, before_;
+  int asked_ = 0;  // the first signal that told the parent to stop
+};
+
+}  // namespace
+
+int keep_running(const ParentOptions& options) { return Parent(options).run(); }
+
+std::string leftovers_note(const fs::path& shared_memory, const fs::path& temporary,
+                           unsigned user) {
+  std::vector<std::string> patterns;
+  size_t files = 0;
+  const auto look = [&](const fs::path& folder, std::string_view prefix) {
+    const size_t before = files;
+    for (const std::string& name : names_in(folder)) {
+      struct stat status {};
+      if (!name.starts_with(prefix)) continue;
+      if (::stat((folder / name).c_str(), &status) == 0 && status.st_uid == user) ++files;
+    }
+    if (files > before) patterns.push_back((folder / prefix).string() + "*");
+  };
+  look(shared_memory, "vader_segment.");
+  look(temporary, "ompi.");
+  if (files == 0) return "";
+  return fmt::format(
+      "mpirun was killed and may have left files; where no other job of yours runs on this host: "
+      "rm "
+      "-r {}",
+      fmt::join(patterns, " "));
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,28 @@
+// The process above the ranks of a job: it passes signals on, waits for the job's end, and starts
+// it again. It computes nothing and holds no file of the run, so that little can end it. Not here:
+// what is started (job.h), whether it is started again (restarts.h).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tools/jobs/job.h"
+#include "tools/jobs/restarts.h"
+
+namespace fsdp::tools {
+
+struct ParentOptions {
+  Job job;
+  RestartLimits restarts;
+  std::filesystem::path run_directory;  // empty: the job is not started again
+  std::function<void(const std::string& line)> say;
+};
+// Returns the status of the last start or, where a signal has killed the job, 128 + the signal.
+// Error where the command cannot be started.
+int keep_running(const ParentOptions& options);
+
+// The files of Open MPI's mpirun that was killed, with the command that removes them; "": none.
+std::string leftovers_note(const std::filesystem::path& shared_memory,
+                           const std::filesystem::path& temporary, unsigned user);
+
+}  // namespace fsdp::tools
