@@ -19,6 +19,7 @@ struct State {
   std::string folder;
   IoFaultPlan plan;
   int64_t seen = 0, failed = 0;
+  std::string last_failed;
   std::map<std::string, int64_t> calls;
   std::set<int> files;  // open ones of the folder
   std::set<DIR*> folders;
@@ -42,6 +43,7 @@ bool strikes(const char* call, IoFault kind, bool concerned) {
   if (s.plan.fault == IoFault::kNone) return false;
   if (s.plan.from_then_on ? number < s.plan.at : number != s.plan.at) return false;
   ++s.failed;
+  s.last_failed = call;
   return true;
 }
 
@@ -76,6 +78,7 @@ IoFaults::IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan)
   s.folder = folder.string();
   s.plan = plan;
   s.seen = s.failed = 0;
+  s.last_failed.clear();
   s.calls.clear();
   s.files.clear();
   s.folders.clear();
@@ -90,6 +93,11 @@ IoFaults::~IoFaults() {
 std::map<std::string, int64_t> IoFaults::calls() const {
   const std::lock_guard lock(state().mutex);
   return state().calls;
+}
+
+std::string IoFaults::last_failed() const {
+  const std::lock_guard lock(state().mutex);
+  return state().last_failed;
 }
 
 int64_t IoFaults::failed() const {

@@ -35,6 +35,7 @@ class IoFaults {
 
   std::map<std::string, int64_t> calls() const;  // by name, that could have had the fault
   int64_t failed() const;
+  std::string last_failed() const;  // the call
 };
 
 }  // namespace fsdp::test

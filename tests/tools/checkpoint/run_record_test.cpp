@@ -42,7 +42,7 @@ TEST_CASE("run record: a file that was cut is named, and says nothing") {
   CHECK(!record.ended);
   CHECK(record.last);  // there was one
   REQUIRE(record.notes.size() == 3);
-  CHECK(test::contains(record.notes[0], "run_args.json: malformed JSON"));
+  CHECK(test::contains(record.notes[0], "run_args.json:1: malformed JSON"));
   CHECK(test::contains(record.notes[0], "; what it says is not known"));
   // Of an older program, whose resumed_from was a step.
   folder.write("run_args.json", R"({"resumed_from": 3})");
