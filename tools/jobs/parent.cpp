@@ -46,12 +46,28 @@ int next_signal(const sigset_t& set, std::optional<seconds> limit) {
   }
 }
 
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> environment_with(const std::string& name, const std::string& value) {
+  std::vector<std::string> out = {name + "=" + value};
+  for (char** variable = environ; *variable; ++variable) {
+    if (!std::string_view(*variable).starts_with(name + "=")) out.emplace_back(*variable);
+  }
+  return out;
+}
+
 // In a group of its own: Ctrl-C of a terminal reaches the parent alone. Where the parent is killed,
-// the job is asked to stop.
+// the job is asked to stop. Between fork and exec nothing may ask for memory: another thread may
+// have held its lock.
 pid_t start(const std::vector<std::string>& words, int64_t restarts, const sigset_t& mask) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<std::string> variables = environment_with(kRestarts, std::to_string(restarts));
+  const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(variables);
+  const std::string message = fmt::format("fsdp: launch: {}: cannot be started\n", words[0]);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   FSDP_CHECK(child >= 0, "launch: a process cannot be started: {}",
@@ -60,13 +76,10 @@ pid_t start(const std::vector<std::string>& words, int64_t restarts, const sigse
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (::getppid() != parent) ::_exit(1);
-  ::setenv(kRestarts, std::to_string(restarts).c_str(), 1);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
   ::sigprocmask(SIG_UNBLOCK, &mask, nullptr);
-  ::execvp(arguments[0], arguments.data());
-  const std::string message = fmt::format("fsdp: launch: {}: cannot be started: {}\n", words[0],
-                                          std::generic_category().message(errno));
+  ::execvpe(arguments[0], arguments.data(), environment.data());
   const ssize_t ignored = ::write(STDERR_FILENO, message.data(), message.size());
   static_cast<void>(ignored);
   ::_exit(status::kMistake);
