@@ -194,11 +194,14 @@ struct PowerSumArgs {
 
 // From the global sum of |g|^p: norm = sum^(1/p) / scale (p = inf: sum itself / scale);
 // coefficient = min(1, max_norm / (norm + 1e-6)) / scale, or 1 / scale when max_norm <= 0;
-// skip = 1 when norm is not finite or *overflow != 0.
+// skip: why the gradients are of no use, a StepSkip: kNotFinite also when *overflow != 0, kSpike
+// when norm > skip_above.
+enum StepSkip : int32_t { kNotSkipped = 0, kNotFinite = 1, kSpike = 2 };
 struct ClipArgs {
   const Tensor& power_sum;  // (), f64
   double power;
   double max_norm;
+  double skip_above = std::numeric_limits<double>::infinity();
   const Tensor* loss_scale = nullptr;  // (), f32: what the gradients are multiplied by; null: 1
   const Tensor* overflow = nullptr;    // (), i32; null: 0
   Tensor& norm;                        // (), f64
@@ -211,6 +214,7 @@ struct ClipArgs {
     return {.power_sum = v(kIn.small().size(), power_sum),
             .power = power,
             .max_norm = max_norm,
+            .skip_above = skip_above,
             .loss_scale = v(kIn.small().ones(), loss_scale),
             .overflow = v(kIn.small().zeros(), overflow),
             .norm = v(kOut.small(), norm),
@@ -247,7 +251,7 @@ struct LossScaleRule {
 };
 struct LossScaleArgs {
   LossScaleRule rule;
-  const Tensor& overflow;  // (), i32
+  const Tensor& overflow;  // (), i32: a StepSkip; a spike is no overflow
   Tensor& scale;           // (), f32; products are formed in f64 and rounded
   Tensor&
       counters;     // (3), i32: clean steps in a row, steps since a change, overflows since backoff

@@ -90,7 +90,7 @@ void Clipper::add_over_ranks() {
                                    .out = power_sum_});
 }
 
-void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
+void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow, double skip_above) {
   Backend& backend = norm_.backend();
   Stream& stream = backend.compute_stream();
   for (const Tensor* scalar : {loss_scale, overflow}) {
@@ -103,6 +103,7 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
   backend.run(stream, ClipArgs{.power_sum = power_sum_,
                                .power = power_,
                                .max_norm = max_norm_,
+                               .skip_above = skip_above,
                                .loss_scale = loss_scale,
                                .overflow = overflow,
                                .norm = norm_,

@@ -3,6 +3,7 @@
 // scale, and between whose ranks collectives are.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -21,15 +22,17 @@ class Clipper {
 
   // Norm of the reduced gradients of all shards, padding excluded; sets the tensors below.
   // `loss_scale`: what the gradients were multiplied by; `overflow`: whether one was too large for
-  // its dtype on any rank; null: neither is tested. Collective over the group.
+  // its dtype on any rank; null: neither is tested. `skip_above`: norms that are too large.
+  // Collective over the group.
   void measure(const Tensor* loss_scale = nullptr,  // (), f32
-               const Tensor* overflow = nullptr);   // (), i32
+               const Tensor* overflow = nullptr,    // (), i32
+               double skip_above = std::numeric_limits<double>::infinity());
 
   const Tensor& norm() const { return norm_; }  // (), f64: unscaled, before clipping
   const Tensor& coefficient() const {
     return coefficient_;
   }                                             // (): min(1, max / (norm + 1e-6)), unscales
-  const Tensor& skip() const { return skip_; }  // (), i32: 1 when not finite or overflow
+  const Tensor& skip() const { return skip_; }  // (), i32: a StepSkip
   // The last two beside the gradients.
   struct ForOptimizer {
     Tensor coefficient, skip;

@@ -33,7 +33,7 @@ class LossScaler {
  public:
   LossScaler(Backend& backend, const LossScalerOptions& options);
 
-  // `overflow`: whether this step was skipped.
+  // `overflow`: why this step was skipped, a StepSkip.
   void update(const Tensor& overflow);  // (), i32
 
   LossScalerState state() const;  // waits

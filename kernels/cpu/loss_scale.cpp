@@ -83,7 +83,7 @@ void CpuBackend::compute(Stream& stream, const LossScaleArgs& args) {
                               counters + 2, args.aborted.data_as<int32_t>()},
            overflow = args.overflow.data_as<int32_t>()](Worker&) {
             *state.since_change += 1;
-            *overflow != 0 ? state.after_overflow() : state.after_clean_step();
+            *overflow == kNotFinite ? state.after_overflow() : state.after_clean_step();
           });
 }
 

@@ -211,22 +211,24 @@ void CpuBackend::compute(Stream& stream, const PowerSumArgs& args) {
 }
 
 void CpuBackend::compute(Stream& stream, const ClipArgs& args) {
-  enqueue(stream, "clip_coefficient", 0,
-          [power_sum = args.power_sum.data_as<double>(), power = args.power,
-           max_norm = args.max_norm, scale = data_or_null<float>(args.loss_scale),
-           overflow = data_or_null<int32_t>(args.overflow), norm_out = args.norm.data_as<double>(),
-           coefficient_out = args.coefficient.data(), dtype = args.coefficient.dtype(),
-           skip_out = args.skip.data_as<int32_t>()](Worker&) {
-            const double unscale = scale ? 1 / static_cast<double>(*scale) : 1;
-            const double root = std::isinf(power) ? *power_sum : std::pow(*power_sum, 1 / power);
-            const double norm = root * unscale;
-            const double ratio = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
-            *norm_out = norm;
-            *skip_out = std::isfinite(norm) && !(overflow && *overflow != 0) ? 0 : 1;
-            dispatch_floating(dtype, "clip_coefficient", [&]<typename T>(TypeTag<T>) {
-              *static_cast<T*>(coefficient_out) = static_cast<T>(unscale * ratio);
-            });
-          });
+  enqueue(
+      stream, "clip_coefficient", 0,
+      [power_sum = args.power_sum.data_as<double>(), power = args.power, max_norm = args.max_norm,
+       skip_above = args.skip_above, scale = data_or_null<float>(args.loss_scale),
+       overflow = data_or_null<int32_t>(args.overflow), norm_out = args.norm.data_as<double>(),
+       coefficient_out = args.coefficient.data(), dtype = args.coefficient.dtype(),
+       skip_out = args.skip.data_as<int32_t>()](Worker&) {
+        const double unscale = scale ? 1 / static_cast<double>(*scale) : 1;
+        const double root = std::isinf(power) ? *power_sum : std::pow(*power_sum, 1 / power);
+        const double norm = root * unscale;
+        const double ratio = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+        *norm_out = norm;
+        const bool usable = std::isfinite(norm) && !(overflow && *overflow != 0);
+        *skip_out = !usable ? kNotFinite : norm > skip_above ? kSpike : kNotSkipped;
+        dispatch_floating(dtype, "clip_coefficient", [&]<typename T>(TypeTag<T>) {
+          *static_cast<T*>(coefficient_out) = static_cast<T>(unscale * ratio);
+        });
+      });
 }
 
 }  // namespace fsdp::cpu

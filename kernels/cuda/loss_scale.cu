@@ -44,7 +44,7 @@ __global__ void update_scale(ScaleState s) {
   int32_t &clean = s.counters[0], &since_change = s.counters[1], &overflows = s.counters[2];
   const LossScaleRule& rule = s.rule;
   since_change += 1;
-  if (*s.overflow == 0) {
+  if (*s.overflow != kNotFinite) {
     clean += 1;
     if (clean < rule.interval) return;
     clean = since_change = 0;

@@ -137,6 +137,7 @@ struct Clip {
   const double* power_sum;
   double power;
   double max_norm;
+  double skip_above;
   const float* loss_scale;  // or null
   const int32_t* overflow;  // or null
   double* norm;
@@ -155,7 +156,8 @@ __global__ void clip(Clip a) {
   // min(1, ratio), which is 1 of a NaN
   const double coefficient[1] = {unscale * (a.max_norm > 0 && ratio < 1 ? ratio : 1)};
   *a.norm = norm;
-  *a.skip = std::isfinite(norm) && !(a.overflow && *a.overflow != 0) ? 0 : 1;
+  const bool usable = std::isfinite(norm) && !(a.overflow && *a.overflow != 0);
+  *a.skip = !usable ? kNotFinite : norm > a.skip_above ? kSpike : kNotSkipped;
   a.coefficient.store<1>(0, coefficient);
 }
 
@@ -194,7 +196,7 @@ void CudaBackend::compute(Stream& stream, const PowerSumArgs& args) {
 void CudaBackend::compute(Stream& stream, const ClipArgs& args) {
   const Op op(*this, stream, args);
   launch(clip, Grid(1), 1, 0, op,
-         Clip{args.power_sum.data_as<double>(), args.power, args.max_norm,
+         Clip{args.power_sum.data_as<double>(), args.power, args.max_norm, args.skip_above,
               data_or_null<float>(args.loss_scale), data_or_null<int32_t>(args.overflow),
               args.norm.data_as<double>(), AnyElements(args.coefficient),
               args.skip.data_as<int32_t>()});

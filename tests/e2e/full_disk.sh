@@ -21,6 +21,12 @@ train() { "$FSDP" train --config config.yaml --local-ranks 2 --set "$@"; }
 newest() { ls -d "$1"/checkpoints/step-? "$1"/checkpoints/step-?? 2>/dev/null | tail -1; }
 whole() { "$FSDP" inspect "$(newest "$1")" >inspect.log 2>&1 || { fail "$1: its newest checkpoint is damaged"; cat inspect.log; }; }
 train runtime.run_dir=elsewhere >elsewhere.log 2>&1 || fail "elsewhere: $(tail -1 elsewhere.log)"
+# Nobody has asked for checkpoints, and there is no room for as many as would be kept: a note.
+train runtime.run_dir=disk/auto checkpoint.every=auto checkpoint.keep=9 >auto.log 2>&1 || { fail "auto: status $?"; cat auto.log; }
+grep -qE '^note: this run writes no checkpoints: rank 0: checkpoint.every: .*disk.*: .* are free; 10 checkpoints of .* each and the trained model need .*' auto.log ||
+  { fail "auto: no line that says so"; cat auto.log; }
+[ ! -e disk/auto/checkpoints ] || fail "auto: a folder of checkpoints"
+rm -r disk/auto
 
 # It goes on without: every step is trained and logged, and what was written stays whole.
 for async in false true; do
@@ -45,15 +51,23 @@ for key in weights_hash optimizer_hash; do
 done
 # No room for the checkpoint after the last step: the model is saved all the same.
 mkdir disk/small
-head -c 200K /dev/zero >disk/small/room
-dd if=/dev/zero of=disk/small/filler bs=64k 2>/dev/null
-rm disk/small/room
+train runtime.run_dir=long train.steps=400 checkpoint.every=0 >long.log 2>&1 || fail "long: $(tail -1 long.log)"
 for async in false true; do
   run=last_$async
-  train runtime.run_dir=$run checkpoint.folder=disk/small/$run checkpoint.every=40 checkpoint.async=$async >last.log 2>&1 && fail "$run: status 0"
-  grep -q '^fsdp: step 40: no checkpoint: .*No space left on device' last.log || { fail "$run: no line that says why"; cat last.log; }
-  cmp -s $run/model/model.safetensors elsewhere/model/model.safetensors || fail "$run: the model is lost"
+  train runtime.run_dir=$run checkpoint.folder=disk/small/$run train.steps=400 checkpoint.every=400 checkpoint.async=$async >last.log 2>&1 &
+  pid=$!
+  for _ in {1..500}; do [ -s $run/metrics.jsonl ] && break; sleep 0.01; done
+  dd if=/dev/zero of=disk/small/filler bs=64k 2>/dev/null
+  wait $pid && fail "$run: status 0"
+  grep -q '^fsdp: step 400: no checkpoint: .*No space left on device' last.log || { fail "$run: no line that says why"; cat last.log; }
+  cmp -s $run/model/model.safetensors long/model/model.safetensors || fail "$run: the model is lost"
   [ ! -e $run/metrics.json ] || fail "$run: looks like a run that has ended well"
+  # Now it is known before the first step. Who has not asked for checkpoints is told.
+  train runtime.run_dir=no_room checkpoint.folder=disk/small/$run checkpoint.every=40 >room.log 2>&1
+  [ $? = 78 ] || fail "no room: another status than 78"
+  grep -qE '^fsdp: rank 0: checkpoint.every: .*disk/small.*: .* free; 1 checkpoint of .* need' room.log || { fail "no room: no line that says so"; cat room.log; }
+  [ ! -e no_room ] || fail "no room: a run directory is left"
+  rm disk/small/filler
 done
 rm -r disk/small
 # No room at all: said before the first step.

@@ -9,7 +9,7 @@ cat >config.yaml <<'YAML'
 model: {model_type: llama, hidden_size: 16, layers: 3, heads: 2}
 data: {train: text.txt, validation: text.txt, sequence_length: 16}
 train: {steps: 25, batch: 4, log_every: 1, eval_every: 10, dtype: bf16, stochastic_rounding: true, save: false}
-checkpoint: {every: 10}
+checkpoint: {every: 10, keep: 0}
 YAML
 train() { "$FSDP" train --config config.yaml --local-ranks 2 --set "$@" >train.log 2>&1 || { fail "train"; cat train.log; }; }
 train runtime.run_dir=run

@@ -129,6 +129,7 @@ TEST_CASE("clip_coefficient") {
     double sum, power, max_norm, scale, norm, coefficient;
     int skip;
     int overflow = 0;
+    double skip_above = kInfinity;
   };
   const Expected cases[] = {
       {25, 2, 1, 1, 5, 1 / (5 + 1e-6), 0},
@@ -140,6 +141,9 @@ TEST_CASE("clip_coefficient") {
       {7, kInfinity, 1, 0.5, 14, 2 / (14 + 1e-6), 0},
       {0, 2, 1, 1, 0, 1, 0},
       {kInfinity, 2, 1, 1, kInfinity, 0, 1},
+      {25, 2, 1, 2, 2.5, 0.5 / (2.5 + 1e-6), 0, 0, 2.5},
+      {25, 2, 1, 2, 2.5, 0.5 / (2.5 + 1e-6), kSpike, 0, 2.4},
+      {25, 2, 10, 1, 5, 1, kNotFinite, 1, 4},
       {25, 2, 10, 1, 5, 1, 1, 1},  // the sum is finite, the gradients of some rank were not
   };
   for (const DType dtype : {DType::kF32, DType::kF64}) {
@@ -153,6 +157,7 @@ TEST_CASE("clip_coefficient") {
       backend.run(backend.compute_stream(), ClipArgs{.power_sum = sum,
                                                      .power = e.power,
                                                      .max_norm = e.max_norm,
+                                                     .skip_above = e.skip_above,
                                                      .loss_scale = &scale,
                                                      .overflow = &overflow,
                                                      .norm = norm,

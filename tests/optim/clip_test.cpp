@@ -93,6 +93,26 @@ TEST_CASE("clip: the coefficient is max / (norm + 1e-6), never above 1") {
   }
 }
 
+TEST_CASE("clip: a norm above the limit says so, and one that is not finite says that") {
+  cpu::CpuBackend backend;
+  const Units units;
+  const std::vector<OptimizerShard> shards = units.three_shards(backend, DType::kF64);
+  Clipper clipper(shards, nullptr, 0);
+  clipper.measure();
+  const double norm = clipper.norm().item();
+  const auto skip = [&](double limit) {
+    clipper.measure(nullptr, nullptr, limit);
+    return static_cast<StepSkip>(clipper.skip().item());
+  };
+  CHECK(skip(norm) == kNotSkipped);
+  CHECK(skip(norm * (1 - 1e-12)) == kSpike);
+  CHECK(skip(0) == kSpike);
+  const double infinite = kInfinity;
+  shards[0].gradient.slice(0, Shape{1}).write(&infinite);
+  CHECK(skip(norm) == kNotFinite);
+  CHECK(skip(kInfinity) == kNotFinite);
+}
+
 TEST_CASE("clip: gradients on one backend, the decision on another, the same bits") {
   cpu::CpuBackend gradients, decides;
   const Units units;

@@ -121,7 +121,7 @@ TEST_CASE("loss scale: a scaler that is given the state of another one goes on a
   rest.restore(whole.state());
   CHECK(rest.state() == whole.state());
   update(whole, 0);
-  update(rest, 0);  // the third in a row without overflow
+  update(rest, kSpike);  // the third in a row without overflow: a spike is none
   CHECK(rest.scale().item() == 64);
   CHECK(rest.state() == whole.state());
 }

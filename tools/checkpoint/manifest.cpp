@@ -12,6 +12,7 @@
 #include "core/io/safetensors.h"
 #include "core/io/shard_index.h"
 #include "core/shape.h"
+#include "tools/report/metrics.h"
 
 namespace fsdp::tools {
 namespace {
@@ -60,6 +61,7 @@ Json stored(const std::vector<double>& values) {
   for (const double value : values) out.push_back(stored(value));
   return out;
 }
+Json stored(const BatchRanges& ranges) { return ranges_json(ranges); }
 
 void take(const Json& json, int64_t& value) { value = json; }
 void take(const Json& json, double& value) { value = double_from(json); }
@@ -69,6 +71,7 @@ void take(const Json& json, std::optional<double>& value) {
 void take(const Json& json, std::vector<double>& values) {
   for (const Json& value : json) values.push_back(double_from(value));
 }
+void take(const Json& json, BatchRanges& ranges) { ranges = ranges_from(json); }
 
 Json progress_json(const TrainTotals& totals) {
   Json out = Json::object();

@@ -3,6 +3,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "tools/report/metrics.h"
 
 namespace fsdp::tools {
 namespace {
@@ -50,6 +51,8 @@ RunRecord read_run_record(const fs::path& run_directory) {
     record.interrupted = json.value("interrupted", true);
     record.steps = json.value("steps", int64_t{0});
     record.epochs = json.value("epochs", 0.0);
+    if (const Json* const left = json.find("left_out_batches"))
+      record.left_out = ranges_from(*left);
     record.ended = true;
   });
   return record;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/report/run_directory.h"
+#include "tools/report/train_totals.h"
 
 namespace fsdp::tools {
 
@@ -26,6 +27,7 @@ struct RunRecord {
   bool interrupted = false;  // by a signal
   int64_t steps = 0;
   double epochs = 0;
+  BatchRanges left_out;  // by rollbacks
 
   std::vector<std::string> notes;  // what cannot be read
 };

@@ -87,9 +87,12 @@ void check_schedule(const ScheduleSection& c) {
 void check_checkpoint(const TrainConfig& config) {
   const CheckpointSection& c = config.checkpoint;
   const Interval& eval = config.train.eval_every;
-  const bool saved = c.every.epoch || c.every.steps > 0;
-  const bool evaluated = eval.epoch || eval.steps > 0;
-  const bool meet = c.every.epoch ? eval.epoch : eval.steps > 0 && c.every.steps % eval.steps == 0;
+  const Interval every = c.interval();
+  FSDP_CHECK(eval.seconds == 0, "train.eval_every: expected steps or epoch, got {}",
+             value_text(eval));
+  const bool saved = !every.never(), evaluated = !eval.never();
+  const bool meet =
+      every.epoch ? eval.epoch : every.steps > 0 && eval.steps > 0 && every.steps % eval.steps == 0;
   FSDP_CHECK(c.best != BestMetric::kValidationLoss || !saved || !evaluated || meet,
              "checkpoint.best: validation_loss: expected checkpoint.every to be a multiple of "
              "train.eval_every, got {} and {}: no checkpoint would have one",
@@ -285,9 +288,11 @@ bool TrainConfig::uses_f16() const {
 TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {
   TrainConfig out = *this;
   if (train.epochs > 0) out.train.steps = train.epochs * steps_per_epoch;
-  for (Interval* interval : {&out.train.eval_every, &out.checkpoint.every}) {
-    if (interval->epoch) *interval = {.steps = steps_per_epoch};
-  }
+  const auto set = [&](Interval& interval) {
+    if (interval.epoch) interval = {.steps = steps_per_epoch};
+  };
+  set(out.train.eval_every);
+  if (out.checkpoint.every) set(*out.checkpoint.every);
   return out;
 }
 

@@ -182,11 +182,24 @@ struct RecomputeSection {
   int64_t every = 1;
 };
 
-// Steps, or every epoch.
+// Steps, every epoch, or a time; none of them: never.
 struct Interval {
-  int64_t steps = 0;  // 0: never
+  int64_t steps = 0;
   bool epoch = false;
+  int64_t seconds = 0;
+
+  bool never() const { return steps == 0 && !epoch && seconds == 0; }
 };
+
+// What a run does at a gradient norm that is far above the usual: tools/train/spike_rule.h.
+enum class SpikeAction : uint8_t { kStop, kSkip, kRollback };
+struct SpikeSection {
+  double factor = 0;  // 0: no norm is a spike
+  int64_t window = 128;
+  SpikeAction action = SpikeAction::kStop;
+  int64_t in_a_row = 10;
+};
+enum class OnNonfinite : uint8_t { kStop, kRollback };
 
 // Whose lines a run prints.
 enum class LogFormat : uint8_t { kOurs, kGuest };
@@ -204,6 +217,9 @@ struct TrainSection {
   LossMean loss_mean = LossMean::kTokens;
   double clip_norm = 1;
   NormType clip_type;
+  SpikeSection spike;
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  int64_t max_rollbacks = 3;
   int64_t log_every = 10;
   OwnOrGuest<LogFormat, tools::LogLines> log_format;
   Interval eval_every;
@@ -222,8 +238,8 @@ struct TrainSection {
 };
 
 struct CheckpointSection {
-  Interval every;
-  int64_t keep = 0;
+  std::optional<Interval> every;
+  int64_t keep = 3;
   BestMetric best = BestMetric::kNone;
   bool load_best = false;
   std::string folder;
@@ -231,6 +247,9 @@ struct CheckpointSection {
   bool verify = true;
   bool required = true;
   int64_t max_steps_back = 2;
+
+  static constexpr Interval kUsual = {.seconds = 30 * 60};
+  Interval interval() const { return every.value_or(kUsual); }
 };
 
 struct FsdpSection {

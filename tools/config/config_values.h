@@ -89,6 +89,14 @@ inline EnumNames<LossScaling> names_of(LossScaling) {
           {"torch", LossScaling::kTorch},
           {"", LossScaling::kGuest}};
 }
+inline EnumNames<SpikeAction> names_of(SpikeAction) {
+  return {{"stop", SpikeAction::kStop},
+          {"rollback", SpikeAction::kRollback},
+          {"skip", SpikeAction::kSkip}};
+}
+inline EnumNames<OnNonfinite> names_of(OnNonfinite) {
+  return {{"stop", OnNonfinite::kStop}, {"rollback", OnNonfinite::kRollback}};
+}
 inline EnumNames<RecomputeMode> names_of(RecomputeMode) {
   return {{"none", RecomputeMode::kNone},
           {"selective", RecomputeMode::kSelective},
@@ -174,7 +182,26 @@ inline std::string why_not(const optim::OptimizerKind&, const std::string& name)
 inline std::string why_not(const Interval&, const std::string& name) {
   return name == "steps" ? ": give their number, as save_steps does" : "";
 }
+template <typename T>
+std::string why_not(const std::optional<T>&, const std::string& name) {
+  return why_not(T{}, name);
+}
 inline EnumNames<optim::Ramp> names_of(optim::Ramp) { return own_names(optim::kRamps); }
+
+// The largest unit comes first, for value_text.
+inline constexpr std::pair<std::string_view, int64_t> kTimeUnits[] = {
+    {"h", 3600}, {"min", 60}, {"s", 1}};
+inline constexpr int64_t kLongestTime = 100LL * 365 * 86400;  // s
+
+inline std::string interval_text(const Interval& interval) {
+  if (interval.epoch) return "epoch";
+  for (const auto& [unit, seconds] : kTimeUnits) {
+    if (interval.seconds > 0 && interval.seconds % seconds == 0) {
+      return fmt::format("{}{}", interval.seconds / seconds, unit);
+    }
+  }
+  return fmt::format("{}", interval.steps);
+}
 
 inline bool equal_without_case(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
@@ -229,7 +256,7 @@ std::string expected_text() {
   else if constexpr (std::is_same_v<T, NormType>)
     return "a number from 1, or inf";
   else if constexpr (std::is_same_v<T, Interval>)
-    return "a number of steps, epoch, or no";
+    return "a number of steps, epoch, or no (checkpoint.every: 90s, 30min or 2h, too)";
   else if constexpr (std::is_same_v<T, std::string>)
     return "text";
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
@@ -279,8 +306,15 @@ bool read_text(const std::string& text, T& value) {
     }
     return read_text(text, value.power) && value.power >= 1;
   } else if constexpr (std::is_same_v<T, Interval>) {
-    value = {.steps = 0, .epoch = equal_without_case(text, "epoch")};
+    value = {.epoch = equal_without_case(text, "epoch")};
     if (value.epoch || equal_without_case(text, "no")) return true;
+    for (const auto& [unit, seconds] : kTimeUnits) {
+      int64_t count = 0;
+      if (!text.ends_with(unit)) continue;
+      if (!read_text(text.substr(0, text.size() - unit.size()), count)) continue;
+      value.seconds = count * seconds;
+      return count > 0 && count <= kLongestTime / seconds;
+    }
     return read_text(text, value.steps) && value.steps >= 0;
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
@@ -316,7 +350,7 @@ std::string value_text(const T& value) {
   else if constexpr (std::is_same_v<T, NormType>)
     return value_text(value.power);
   else if constexpr (std::is_same_v<T, Interval>)
-    return value.epoch ? "epoch" : value_text(value.steps);
+    return interval_text(value);
   else if constexpr (std::is_same_v<T, std::string>)
     return Json(value).dump({.replace = true});
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {

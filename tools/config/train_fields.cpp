@@ -122,6 +122,25 @@ void visit(Visitor& v, LossScaleSection& c, const TrainConfig& all) {
           {.range = from(0), .needs = needs});
 }
 
+void visit(Visitor& v, SpikeSection& c, const TrainConfig& all) {
+  const Need tested = {c.factor > 0, "with train.spike.factor: 0"};
+  const bool rolls_back = c.action == SpikeAction::kRollback;
+  v.field("factor", c.factor,
+          "a gradient norm (before clipping) above this many times the median of `window` steps is "
+          "a spike; 0: none is",
+          {.range = from(0)});
+  v.field("window", c.window, "how many of the last steps that updated the model the median is of",
+          {.range = from_to(1, 100'000), .needs = {tested}});
+  v.field(
+      "action", c.action,
+      "stop: ends the run; skip: no update in this step; rollback: goes on from the last "
+      "checkpoint, without the batches since",
+      {.needs = {tested,
+                 {!rolls_back || !all.checkpoint.interval().never(), "without checkpoint.every"}}});
+  v.field("in_a_row", c.in_a_row, "of skip: this many spikes one after the other end the run",
+          {.range = from(1), .needs = {tested, {c.action == SpikeAction::kSkip, "without skip"}}});
+}
+
 void visit(Visitor& v, RecomputeSection& c, const TrainConfig&) {
   const auto every = [&](int64_t n) {
     return c.every == n ? "" : fmt::format("train.recompute.every={}", n);
@@ -212,6 +231,20 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
           {.aliases = {"max_grad_norm"}, .range = from(0)});
   v.field("clip_type", c.clip_type, "order p of the norm used for clipping",
           {.aliases = {"norm_type"}});
+  v.section("spike", "steps whose gradient is far too large", c.spike, all, OnResume::kFree);
+  const bool on_spike = c.spike.factor > 0 && c.spike.action == SpikeAction::kRollback;
+  const bool on_nonfinite = c.on_nonfinite == OnNonfinite::kRollback;
+  v.field(
+      "on_nonfinite", c.on_nonfinite,
+      "a loss or gradient norm that is not finite, or a loss scale at its minimum. stop: ends "
+      "the run; rollback: as train.spike.action",
+      {.needs = {{!on_nonfinite || !all.checkpoint.interval().never(), "without checkpoint.every"}},
+       .on_resume = OnResume::kFree});
+  v.field("max_rollbacks", c.max_rollbacks, "of the run; one more ends it",
+          {.range = from(1),
+           .needs = {{on_spike || on_nonfinite,
+                      "without rollback in train.spike.action or train.on_nonfinite"}},
+           .on_resume = OnResume::kFree});
   v.field("log_every", c.log_every, "steps", {.range = from(1), .on_resume = OnResume::kFree});
   v.field("log_format", c.log_format, help_of_lines().c_str(), {.on_resume = OnResume::kFree});
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end",
@@ -232,14 +265,16 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
 }
 
 void visit(Visitor& v, CheckpointSection& c, const TrainConfig& all) {
-  const Need written = {c.every.epoch || c.every.steps > 0, "without checkpoint.every"};
-  const bool evaluated = all.train.eval_every.epoch || all.train.eval_every.steps > 0;
+  const Need written = {!c.interval().never(), "without checkpoint.every"};
+  const bool evaluated = !all.train.eval_every.never();
   v.field("every", c.every,
-          "steps between checkpoints, from which --resume goes on; epoch: at the end of each; 0: "
-          "none",
+          "steps or time (30min) between checkpoints, from which --resume goes on; epoch: at the "
+          "end of each; 0: none; auto: 30min, or none where there is no place for them",
           {.aliases = {"save_steps", "save_strategy"}});
   v.field("keep", c.keep, "the last ones, and the best one; 0: all",
-          {.aliases = {"save_total_limit"}, .range = from(0), .needs = {written}});
+          {.aliases = {"save_total_limit"},
+           .range = from(0),
+           .needs = {{written.met || c.keep == 0, written.without}}});
   v.field("best", c.best, "the value by which one of them is the best: the smallest is",
           {.aliases = {"metric_for_best_model"},
            .needs = {

@@ -94,9 +94,10 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
   return steps().handle();
 }
 
-StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_t step) {
+StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_t step,
+                               double skip_above) {
   forward_backward(batch, step, true);
-  return update(learning_rate);
+  return update(learning_rate, skip_above);
 }
 
 double Session::evaluate(const Batch& batch) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,14 +22,18 @@ class Session : public Engine {
   Session(comm::Communicator& world, Places&& places, const SessionOptions& options);
 
   // One step, as TrainStep orders it. `step` counts steps from 0 (dropout depends on it).
-  StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step);
+  StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step,
+                        double skip_above = std::numeric_limits<double>::infinity());
   // The two halves of train_step. Between them the gradients are reduced and can be visited; a
   // caller that does not want the update calls restart_step. `stop` is asked before every
   // micro-step but the first; if it says so, on all ranks, the step is dropped, as by restart_step,
   // and the handle is empty.
   StepHandle forward_backward(const Batch& batch, uint32_t step, bool training,
                               const std::function<bool()>& stop = {});
-  StepHandle update(double learning_rate) { return steps().update(learning_rate); }
+  StepHandle update(double learning_rate,
+                    double skip_above = std::numeric_limits<double>::infinity()) {
+    return steps().update(learning_rate, skip_above);
+  }
   void restart_step() { steps().restart(); }
   bool scales_loss() { return steps().loss_scale() != nullptr; }
   const optim::LossScalerOptions& loss_scale() const { return options_.loss_scale; }

@@ -19,7 +19,7 @@ StepValues StepHandle::read() const {
   return {.loss = landing_->loss,
           .grad_norm = landing_->norm,
           .loss_scale = landing_->loss_scale,
-          .skipped = landing_->skipped != 0,
+          .skipped = static_cast<StepSkip>(landing_->skipped),
           .scale_at_minimum = landing_->scale_at_minimum != 0,
           .ended = landing_->written.load()};
 }

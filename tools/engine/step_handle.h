@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/shard_args.h"
 #include "core/tensor.h"
 
 namespace fsdp {
@@ -14,8 +15,8 @@ struct StepValues {
   double loss = 0;       // before the update
   double grad_norm = 0;  // global, unscaled, before clipping
   double loss_scale = 1;
-  bool skipped = false;           // no update: a gradient was not finite, or out of range
-  bool scale_at_minimum = false;  // the loss scale cannot fall further
+  StepSkip skipped = kNotSkipped;               // no update, and why
+  bool scale_at_minimum = false;                // the loss scale cannot fall further
   std::chrono::steady_clock::time_point ended;  // when the device was done with the step
 };
 

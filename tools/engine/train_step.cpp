@@ -128,7 +128,7 @@ Tensor TrainStep::sum_of_losses(Tensor& losses) {
   return sum;
 }
 
-StepHandle TrainStep::update(double learning_rate) {
+StepHandle TrainStep::update(double learning_rate, double skip_above) {
   FSDP_CHECK(optimizer_, "[train_step] update: made without training");
   FSDP_CHECK(std::isfinite(learning_rate) && learning_rate >= 0,
              "[train_step] learning rate: expected a number from 0, got {}", learning_rate);
@@ -136,7 +136,7 @@ StepHandle TrainStep::update(double learning_rate) {
   const PhaseScope phase(phases_, "optimizer");
   const Scope scope(sharded_.backend(), "optimizer");
   using Landing = StepHandle::Landing;
-  clipper_->measure(loss_scale(), scaler_ ? &sharded_.overflow() : nullptr);
+  clipper_->measure(loss_scale(), scaler_ ? &sharded_.overflow() : nullptr, skip_above);
   if (scaler_) {
     handle_.read_later(&Landing::loss_scale, scaler_->scale());
     scaler_->update(clipper_->skip());

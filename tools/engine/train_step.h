@@ -16,6 +16,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,7 +64,9 @@ class TrainStep {
   void micro_step(const std::vector<Forward>& forwards, std::optional<int> ranks_with_pass = {});
   // After the last micro-step: the loss. Error before it.
   StepHandle handle() const;
-  StepHandle update(double learning_rate);  // all results
+  // All results. `skip_above`: a gradient norm with which the update is left out on the device.
+  StepHandle update(double learning_rate,
+                    double skip_above = std::numeric_limits<double>::infinity());
 
   // Calls `forward` without gradients, then gives all parameters back. Between steps.
   void evaluate(const std::function<void()>& forward);

@@ -138,9 +138,15 @@ void GraceLimit::watch(std::chrono::seconds limit, int rank) {
   ::_exit(status_after(received_interrupt()));
 }
 
-int StopVote::taken() {
-  if (group_->size() == 1) return received_interrupt();
-  return agreed_signal(comm::exchange_values(*group_, received_interrupt()));
+StopVote::Answer StopVote::taken(bool due) {
+  if (group_->size() == 1) return {received_interrupt(), due};
+  struct Mine {
+    int signal, due;
+  };
+  std::vector<int> signals;
+  const auto all = comm::exchange_values(*group_, Mine{received_interrupt(), due ? 1 : 0});
+  for (const Mine& of_rank : all) signals.push_back(of_rank.signal);
+  return {agreed_signal(signals), all.front().due != 0};
 }
 
 }  // namespace fsdp::tools

@@ -73,8 +73,13 @@ class StopVote {
   // Collective. The vote has a group of its own, so that it does not mix with the collectives of a
   // running step.
   explicit StopVote(comm::Communicator& world) : group_(world.duplicate("stop")) {}
-  // The signal that any rank received, or 0; the same answer on all ranks. Collective.
-  int taken();
+  // The signal that any rank received, or 0, and what rank 0 says by its clock; the same answer on
+  // all ranks. Collective.
+  struct Answer {
+    int signal = 0;
+    bool due = false;
+  };
+  Answer taken(bool due = false);
 
  private:
   std::unique_ptr<comm::Communicator> group_;

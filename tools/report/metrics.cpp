@@ -12,6 +12,7 @@ template <typename T>
 Json json_of(const T& value) {
   return value;
 }
+Json json_of(const BatchRanges& ranges) { return ranges_json(ranges); }
 Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 Json collectives_json(const RunSummary& s) {
@@ -132,6 +133,18 @@ Json guide_keys(const RunSummary& s) {
 }
 
 }  // namespace
+
+Json ranges_json(const BatchRanges& ranges) {
+  Json out = Json::array();
+  for (const auto& [first, end] : ranges) out.push_back(Json::array({first, end}));
+  return out;
+}
+
+BatchRanges ranges_from(const Json& json) {
+  BatchRanges ranges;
+  for (const Json& range : json) ranges.push_back({range.at(0), range.at(1)});
+  return ranges;
+}
 
 void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   const double rate = s.totals.step_time_s > 0

@@ -86,5 +86,8 @@ struct RunSummary {
 // The names that the callbacks of the BLOOM workshop give to speed and utilisation.
 Json callback_metrics(const RunSummary& summary);
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
+// [[first, end], ...]
+Json ranges_json(const BatchRanges& ranges);
+BatchRanges ranges_from(const Json& json);
 
 }  // namespace fsdp::tools

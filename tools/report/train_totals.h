@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -13,9 +14,17 @@
 
 namespace fsdp::tools {
 
+// Batches [first, end) of the order of the data, in this order and apart.
+using BatchRanges = std::vector<std::array<int64_t, 2>>;
+
 struct TrainTotals {
   int64_t steps = 0;                           // done, with or without an update
-  int64_t skipped = 0;                         // of them, without an update: gradients overflowed
+  int64_t skipped = 0;                         // of them, without an update
+  int64_t spikes = 0;                          // of the skipped: their gradient norm was a spike
+  int64_t spikes_in_a_row = 0;                 // up to now
+  int64_t rollbacks = 0;                       // to a checkpoint, by the run itself
+  BatchRanges left_out = {};                   // by the rollbacks
+  std::vector<double> good_norms = {};         // of the last steps; see tools/train/spike_rule.h
   int64_t true_tokens = 0;                     // labels trained on, over all ranks
   int64_t samples = 0;                         // sequences trained on, over all ranks and epochs
   double wall_time_s = 0;                      // of the loop, evaluations included
@@ -48,6 +57,11 @@ template <typename Totals, typename V>
 void visit_totals(Totals& t, V&& v) {
   v("steps", "steps", t.steps);
   v("skipped", "skipped_steps", t.skipped);
+  v("spikes", "spikes", t.spikes);
+  v("spikes_in_a_row", "", t.spikes_in_a_row);
+  v("rollbacks", "rollbacks", t.rollbacks);
+  v("left_out", "left_out_batches", t.left_out);
+  v("good_norms", "", t.good_norms);
   v("true_tokens", "true_tokens", t.true_tokens);
   v("samples", "samples", t.samples);
   v("wall_time_s", "wall_time_s", t.wall_time_s);

@@ -12,6 +12,7 @@
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/run_folder.h"
+#include "tools/checkpoint/run_record.h"
 #include "tools/run/training_run.h"
 
 namespace fsdp::tools {
@@ -34,7 +35,9 @@ class Replay {
         rank_(rank),
         options_{.resume_with_changes = plan.with_changes, .say = say},
         settled_{.plan = plan.resume, .locks = {}},
-        run_(options_, settled_, rank) {}
+        run_(options_, settled_, rank),
+        before_(plan.resume.manifest->progress),
+        spikes_(plan.resume.config.train.spike, before_.good_norms) {}
 
   int run() {
     Session& session = run_.prepare();
@@ -74,13 +77,9 @@ class Replay {
   bool replay_steps(Session& session) {
     const BatchSource batches = run_.training();
     const optim::Schedule schedule = run_.config().schedule();
-    int64_t skipped = plan_.resume.manifest->progress.skipped, compared = 0;
+    int64_t compared = 0;
     for (int64_t done = plan_.resume.manifest->step(); done < plan_.last; ++done) {
-      const StepValues now = session
-                                 .train_step(batches.get(done), schedule.rate(done - skipped),
-                                             static_cast<uint32_t>(done))
-                                 .read();
-      skipped += session.scales_loss() && now.skipped;
+      const StepValues now = step(session, batches, schedule, done);
       const auto recorded = plan_.recorded.find(done + 1);
       if (recorded == plan_.recorded.end()) continue;
       ++compared;
@@ -90,23 +89,27 @@ class Replay {
           fmt::format("step {} is the first that differs: loss {} recorded, {} computed; gradient "
                       "norm {} recorded, {} computed",
                       done + 1, loss, now.loss, norm, now.grad_norm));
-      finish(session, batches, schedule, done + 1, skipped);
+      // To the checkpoint, whose state says in which unit it began.
+      while (++done < plan_.last) step(session, batches, schedule, done);
       return false;
     }
     say(fmt::format("{} logged steps: equal", compared));
     return true;
   }
 
-  // To the checkpoint, whose state says in which unit it began.
-  void finish(Session& session, const BatchSource& batches, const optim::Schedule& schedule,
-              int64_t done, int64_t skipped) const {
-    for (; done < plan_.last; ++done) {
-      const StepValues now = session
-                                 .train_step(batches.get(done), schedule.rate(done - skipped),
-                                             static_cast<uint32_t>(done))
-                                 .read();
-      skipped += session.scales_loss() && now.skipped;
+  // As Trainer does it.
+  StepValues step(Session& session, const BatchSource& batches, const optim::Schedule& schedule,
+                  int64_t done) {
+    const StepValues now = session
+                               .train_step(batches.get(done), schedule.rate(done - before_.skipped),
+                                           static_cast<uint32_t>(done), spikes_.limit())
+                               .read();
+    if (now.skipped == kNotSkipped) {
+      spikes_.add(now.grad_norm);
+    } else {
+      before_.skipped += session.scales_loss() || now.skipped == kSpike;
     }
+    return now;
   }
 
   bool compare_state(Session& session) {
@@ -193,6 +196,8 @@ class Replay {
   const TrainingRunOptions options_;
   SettledPlan settled_;
   TrainingRun run_;
+  TrainTotals before_;  // of the checkpoint; its counts of skipped steps and norms go on
+  SpikeRule spikes_;
 };
 
 }  // namespace
@@ -234,11 +239,13 @@ void take_configuration(const fs::path& run, const fs::path& next, ReplayPlan& p
     config = config::read_config(run / "config.yaml", {});
     keep_paths(config, arguments.value("working_directory", ""));
     plan.ranks = arguments.at("world_size");
+    plan.resume.manifest->progress.left_out = read_run_record(run).left_out;
   } else if (const Manifest after = read_manifest(next);
              before.run.empty() ? after.run_directory == before.run_directory
                                 : after.run == before.run) {
     config = stored(next, after);
     plan.ranks = after.world_size;
+    plan.resume.manifest->progress.left_out = after.progress.left_out;
   }
   const std::vector<ConfigChange> changes = config_changes(then, config);
   plan.with_changes = std::any_of(changes.begin(), changes.end(),

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "comm/exchange.h"
+#include "core/io/json.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
 #include "tools/config/step_shape.h"
@@ -15,11 +16,27 @@
 #include "tools/model_folders/load_model.h"
 #include "tools/run/run_files.h"
 #include "tools/train/config_to_session.h"
+#include "tools/train/left_out.h"
 
 namespace fsdp::tools {
 
-int run_training(const TrainingRunOptions& options, ResumeRequest request, const ResumePlan& before,
+namespace {
+
+// The run goes on from its last checkpoint, or from where it began.
+ResumeRequest request_of_rollback(const std::filesystem::path& directory,
+                                  const ResumeRequest& before) {
+  return {.from = "auto",
+          .with_changes = before.with_changes,
+          .config_file = directory / "config.yaml",
+          .overrides = {"runtime.run_dir=" + Json(directory.string()).dump()},
+          .damaged = before.damaged};
+}
+
+}  // namespace
+
+int run_training(const TrainingRunOptions& options, ResumeRequest request, ResumePlan before,
                  RankContext& rank) {
+  std::optional<RollBack::Where> rolled_back;
   for (;;) {
     SettledPlan settled = before_first_step([&] {
       return settle_plan(rank.world, request, before,
@@ -36,10 +53,16 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, const
       }
       return 0;
     }
+    std::optional<TrainingRun> run;
     try {
-      std::optional<TrainingRun> run;
-      before_first_step([&] { run.emplace(options, settled, rank); });
+      before_first_step([&] { run.emplace(options, settled, rank, rolled_back); });
       return run->run();
+    } catch (const RollBack& error) {
+      if (rank.world.rank() == 0)
+        options.say(fmt::format("warning: {}: rolled back", error.what()));
+      rolled_back = error.where();
+      request = request_of_rollback(run->directory(), request);
+      agree(rank.world, [&] { before = plan_resume(request); });
     } catch (const DamagedCheckpoint& error) {
       request.damaged[plan.checkpoint] = error.what();
     }
@@ -85,6 +108,12 @@ void TrainingRun::introduce() {
   }
   for (const std::string& note : plan_.notes) say("note: " + note);
   for (const std::string& warning : plan_.warnings) say("warning: " + warning);
+  for (const auto& [first, end] : left_out()) {
+    say(
+        fmt::format("note: batches {} to {} of the training data (samples {} to {}) are left out, "
+                    "by a rollback",
+                    first + 1, end, data_.samples_after(first) + 1, data_.samples_after(end)));
+  }
 }
 
 int TrainingRun::run() {
@@ -109,7 +138,7 @@ int TrainingRun::run() {
   // The checkpoint is all that a run needs which is started again, and its time is short.
   if (totals.signal != SIGUSR1) save();
   // A run that a signal has stopped says it by its status.
-  if (config_.checkpoint.required && !failed_checkpoint_.empty() && totals.signal == 0) {
+  if (needs_checkpoints() && !failed_checkpoint_.empty() && totals.signal == 0) {
     throw AgreedError(failed_checkpoint_);
   }
   const std::string continued = totals.signal == 0 ? sample() : "";
@@ -146,12 +175,8 @@ void TrainingRun::make_session() {
     if (!speaks()) return;
     saved_ = form_of_run(config_, data_.tokenizer_name());
     saved_.replaces = true;  // that of a run which was stopped and goes on
-    // An adapter is small.
-    const bool saves_all = config_.train.save && !options.lora;
-    const int64_t saved_parameters = saves_all ? model_.parameter_count() : 0;
     if (!plan_.run_directory.empty()) return;
-    check_run_directory(config_.runtime.run_dir,
-                        saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
+    check_run_directory(config_.runtime.run_dir, saved_bytes());
   });
   check_length();
   data_.check_trained(world, models::input_rules(model_));
@@ -177,6 +202,12 @@ void TrainingRun::make_session() {
   initialise();
   if (plan_.manifest) restore_state();
   if (config_.runtime.trace) session_->set_trace(&trace_);
+}
+
+// Of the model that the run saves at its end. An adapter is small.
+int64_t TrainingRun::saved_bytes() const {
+  if (!config_.train.save || session_options_.lora) return 0;
+  return model_.parameter_count() * static_cast<int64_t>(size_of(saved_.dtype));
 }
 
 // What only the text can say: how many steps an epoch has.
@@ -237,7 +268,7 @@ void TrainingRun::make_directory() {
   choose_id();
   try {
     take_directory();
-    if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
+    place_checkpoints();
   } catch (const AgreedError&) {
     if (speaks() && plan_.run_directory.empty()) forget_directory(directory_);
     throw;
@@ -267,7 +298,7 @@ void TrainingRun::take_directory() {
                                   {std::chrono::seconds(config_.runtime.lock_wait_s),
                                    [this](const auto& line) { say(line); }});
     }
-    if (options_.resume.empty()) return;
+    if (options_.resume.empty() && !rolled_back_) return;
     // A new directory gets the lines of the run that it begins in.
     const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
     const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
@@ -308,7 +339,8 @@ void TrainingRun::take_directory() {
 // The model is worth more than the folder that somebody removed during the run.
 void TrainingRun::keep_directory() {
   agree(rank_.world, [&] {
-    if (!speaks() || std::filesystem::is_directory(directory_)) return;
+    // A checkpoint that was written since has made the folder again.
+    if (!speaks() || is_there(directory_ / "config.yaml")) return;
     std::filesystem::create_directories(directory_);
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
@@ -316,10 +348,28 @@ void TrainingRun::keep_directory() {
   });
 }
 
+// Those of the checkpoint, and with a rollback all since then.
+BatchRanges TrainingRun::left_out() const {
+  const TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  if (!rolled_back_) return before.left_out;
+  return with_range(before.left_out, batch_of_step(before.left_out, before.steps),
+                    rolled_back_->batch + 1);
+}
+
+BatchSource TrainingRun::training() const {
+  BatchSource source = data_.training(models::input_rules(model_));
+  source.get = [out = left_out(), get = source.get](int64_t step) {
+    return get(batch_of_step(out, step));
+  };
+  return source;
+}
+
 // A loss of another validation text is none of this one's.
 TrainTotals TrainingRun::progress_before() const {
-  if (!plan_.manifest) return {};
-  TrainTotals before = plan_.manifest->progress;
+  TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  before.left_out = left_out();
+  if (rolled_back_) before.rollbacks = rolled_back_->rollbacks;
+  if (!plan_.manifest) return before;
   if (validated_alike(*plan_.manifest, data_.validation_hash(), config_.train.eval_batches)) {
     return before;
   }
@@ -332,20 +382,29 @@ TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
-  Trainer trainer(*session_,
-                  {.steps = config_.train.steps,
-                   .log_every = config_.train.log_every,
-                   .log_lines = config_.train.log_format.guest,
-                   .memory_bytes = limit_,
-                   .eval_every = config_.train.eval_every.steps,
-                   .schedule = config_.schedule(),
-                   .steps_per_epoch = data_.steps_per_epoch(),
-                   .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
-                   .resume = progress_before(),
-                   .save_every = save_every(),
-                   .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
-                   .between_steps = [this] { watch_checkpoint(false); }},
-                  progress, metrics);
+  Trainer trainer(
+      *session_,
+      {.steps = config_.train.steps,
+       .spike = config_.train.spike,
+       .on_nonfinite = config_.train.on_nonfinite,
+       .max_rollbacks = config_.train.max_rollbacks,
+       .log_every = config_.train.log_every,
+       .log_lines = config_.train.log_format.guest,
+       .memory_bytes = limit_,
+       .eval_every = config_.train.eval_every.steps,
+       .schedule = config_.schedule(),
+       .steps_per_epoch = data_.steps_per_epoch(),
+       .samples_after =
+           [this, out = left_out()](int64_t steps) {
+             return samples_of_steps(out, steps,
+                                     [&](int64_t batch) { return data_.samples_after(batch); });
+           },
+       .resume = progress_before(),
+       .save_every = writes_checkpoints() ? config_.checkpoint.interval() : config::Interval{},
+       .saves_at_end = config_.checkpoint.every || plan_.manifest,
+       .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
+       .between_steps = [this] { watch_checkpoint(false); }},
+      progress, metrics);
   try {
     BatchSource batches = training();
     batches.batches = config_.train.steps;  // of epochs, too
@@ -363,6 +422,9 @@ TrainTotals TrainingRun::train() {
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
     return totals;
+  } catch (const RollBack&) {
+    watch_checkpoint(true);
+    throw;
   } catch (const AgreedError& error) {
     watch_checkpoint(true);  // one that is being written may be the last
     if (!checkpoints_ || checkpoints_->last().empty()) throw;

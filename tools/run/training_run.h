@@ -48,9 +48,9 @@ struct TrainingRunOptions {
 };
 
 // The run that rank 0 settles the plan of; where a checkpoint turns out damaged while it is read,
-// the one before it is taken. `before`: see settle_plan. Returns the status of the process.
-// Collective.
-int run_training(const TrainingRunOptions& options, ResumeRequest request, const ResumePlan& before,
+// the one before it is taken; where the run rolls itself back, its last one. `before`: see
+// settle_plan. Returns the status of the process. Collective.
+int run_training(const TrainingRunOptions& options, ResumeRequest request, ResumePlan before,
                  RankContext& rank);
 
 // What the sample at the end continues.
@@ -59,8 +59,11 @@ std::vector<int32_t> sample_prompt(const std::string& text, const data::Tokenize
 class TrainingRun {
  public:
   // All three must outlive this. Collective.
-  TrainingRun(const TrainingRunOptions& options, SettledPlan& settled, RankContext& rank)
+  // `rolled_back`: where the run that this one goes on with was rolled back.
+  TrainingRun(const TrainingRunOptions& options, SettledPlan& settled, RankContext& rank,
+              const std::optional<RollBack::Where>& rolled_back = {})
       : options_(options),
+        rolled_back_(rolled_back),
         plan_(settled.plan),
         config_(plan_.config),
         rank_(rank),
@@ -71,7 +74,8 @@ class TrainingRun {
   }
 
   // The status of the process: 0, or that of the signal that stopped the run. DamagedCheckpoint
-  // when the run is to go on from an older one; nothing is written then. Collective.
+  // when the run is to go on from an older one; nothing is written then. RollBack when it is to go
+  // on from its last one. Collective.
   int run();
 
   // For a replay: the session with the state of the plan's checkpoint, and what it is trained on.
@@ -81,7 +85,8 @@ class TrainingRun {
     return *session_;
   }
   const config::TrainConfig& config() const { return config_; }
-  BatchSource training() const { return data_.training(models::input_rules(model_)); }
+  BatchSource training() const;  // of steps, without what the run leaves out
+  const std::filesystem::path& directory() const { return directory_; }
   std::string device() const;  // kind of processor or GPU; after prepare()
 
  private:
@@ -95,12 +100,14 @@ class TrainingRun {
   void make_session();
   models::FillFunction initial_values();
   void initialise();
+  int64_t saved_bytes() const;
   void check_length() const;
   void make_directory();
   void choose_id();
   void take_directory();
   void keep_directory();
   TrainTotals progress_before() const;
+  BatchRanges left_out() const;
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
@@ -108,7 +115,10 @@ class TrainingRun {
   void restore_state();
   void read_state();
   RunCheckpoints& checkpoints();
-  int64_t save_every() const;
+  bool writes_checkpoints() const;
+  bool needs_checkpoints() const;
+  void place_checkpoints();
+  void check_room();
   void write_checkpoint(const TrainTotals& totals, bool last);
   void watch_checkpoint(bool wait);
   bool take_checkpoint(bool wait);
@@ -137,6 +147,7 @@ class TrainingRun {
   MonitorOptions monitoring() const;
 
   const TrainingRunOptions& options_;
+  const std::optional<RollBack::Where> rolled_back_;
   const ResumePlan& plan_;
   config::TrainConfig config_;  // in steps
   RankContext& rank_;
@@ -158,6 +169,7 @@ class TrainingRun {
   std::string id_;  // of the run, in its directory and its checkpoints
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
+  bool without_checkpoints_ = false;           // there is no place for them
   std::string failed_checkpoint_;              // why the last one is not there; "": it is
   int64_t durable_step_ = 0;                   // of the last complete checkpoint
 };

@@ -8,6 +8,7 @@
 #include "tools/run/run_files.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
+#include "tools/train/left_out.h"
 
 namespace fsdp::tools {
 namespace {
@@ -104,7 +105,7 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
   PredictedData data = data_of(config_, rank_.world.size());
-  data.batches = data_.largest_batches(config_.train.steps);
+  data.batches = data_.largest_batches(batch_of_step(left_out(), config_.train.steps));
   data.validation_batches = data_.largest_validation_batches();
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());

@@ -133,7 +133,7 @@ RunIntervals TrainingRun::intervals() const {
           .epochs = plan_.config.train.epochs,
           .log_every = config_.train.log_every,
           .eval_every = config_.train.eval_every.steps,
-          .save_every = save_every(),
+          .save_every = config_.checkpoint.interval().steps,
           .rows_per_rank = (shape.batch + passes - 1) / passes,
           .best_checkpoint = checkpoints_ && checkpoints_->best()
                                  ? checkpoints_->folder_of(checkpoints_->best()->step).string()

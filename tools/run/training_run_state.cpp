@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "models/config.h"
+#include "tools/checkpoint/checkpoint_room.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/launch/interrupt.h"
@@ -102,7 +103,46 @@ RunCheckpoints& TrainingRun::checkpoints() {
   return *checkpoints_;
 }
 
-int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps; }
+bool TrainingRun::writes_checkpoints() const {
+  return !config_.checkpoint.interval().never() && !without_checkpoints_;
+}
+
+// Nobody has asked for those that a run writes by itself.
+bool TrainingRun::needs_checkpoints() const {
+  return config_.checkpoint.required && config_.checkpoint.every;
+}
+
+// What is wrong with their place is better known before the first step.
+void TrainingRun::place_checkpoints() {
+  if (!writes_checkpoints()) return;
+  const config::CheckpointSection& section = config_.checkpoint;
+  const bool asked = section.every || section.async || !section.folder.empty();
+  const bool one_process = rank_.local_ranks == rank_.world.size();
+  try {
+    check_room();
+    if (asked) checkpoints();
+    if (!asked && !one_process) check_shared_folder(rank_.world, directory_);
+  } catch (const AgreedError& error) {
+    if (asked) throw;
+    without_checkpoints_ = true;
+    say(fmt::format("note: this run writes no checkpoints: {}", error.what()));
+  }
+}
+
+void TrainingRun::check_room() {
+  const uint64_t bytes = checkpoint_bytes(*session_);
+  const std::filesystem::path folder = checkpoint_folder(config_, directory_);
+  const int64_t beside = config_.checkpoint.folder.empty() ? saved_bytes() : 0;
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    const int64_t done = plan_.manifest ? plan_.manifest->step() : 0;
+    const auto there = is_folder(folder) ? checkpoints_in(folder).size() : 0;
+    const int64_t count = checkpoints_to_come(config_.checkpoint, config_.train.steps - done,
+                                              static_cast<int64_t>(there));
+    const std::string missing = missing_room(folder, bytes, count, static_cast<uint64_t>(beside));
+    FSDP_CHECK(missing.empty(), "checkpoint.every: {}", missing);
+  });
+}
 
 // A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
@@ -112,7 +152,7 @@ void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
   checkpoints().start(totals);
   if (config_.checkpoint.async && !again && !last) return;
   if (take_checkpoint(true)) return;
-  if (!config_.checkpoint.required) return say("warning: " + failed_checkpoint_);
+  if (!needs_checkpoints()) return say("warning: " + failed_checkpoint_);
   if (!last) throw AgreedError(failed_checkpoint_);
 }
 
@@ -124,7 +164,7 @@ void TrainingRun::watch_checkpoint(bool wait) {
 // where that has failed it is tried once more, because the run may be killed soon.
 void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
   watch_checkpoint(true);
-  const bool saves = save_every() > 0 || totals.signal == SIGUSR1;
+  const bool saves = writes_checkpoints() || totals.signal == SIGUSR1;
   if (totals.signal == 0 || !saves || failed_checkpoint_.empty()) return;
   checkpoints().start(totals);
   watch_checkpoint(true);

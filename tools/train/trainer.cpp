@@ -9,7 +9,7 @@
 
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
-#include "tools/launch/launch.h"
+#include "tools/train/left_out.h"
 
 namespace fsdp::tools {
 namespace {
@@ -29,6 +29,7 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
       metrics_(metrics),
       vote_(session.world()),
       totals_(options.resume),
+      spikes_(options.spike, totals_.good_norms),
       saved_at_(totals_.steps) {
   totals_.begin_process();
 }
@@ -43,11 +44,24 @@ void Trainer::save(bool last) {
   totals_.wall_time_s = seconds_between(started_, Clock::now());
   options_.save(totals_, last);
   saved_at_ = totals_.steps;
-  step_ended_ = Clock::now();
+  step_ended_ = saved_time_ = Clock::now();
+  has_saved_ = true;
+}
+
+bool Trainer::is_due(int64_t step) const {
+  return options_.save_every.steps > 0 && step % options_.save_every.steps == 0;
+}
+
+void Trainer::vote() {
+  const std::chrono::seconds every(options_.save_every.seconds);
+  const bool due = every.count() > 0 && Clock::now() - saved_time_ >= every;
+  const StopVote::Answer answer = vote_.taken(due);
+  totals_.signal = answer.signal;
+  due_ = answer.due;
 }
 
 TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validation) {
-  step_ended_ = Clock::now();
+  step_ended_ = saved_time_ = Clock::now();
   started_ = step_ended_ - std::chrono::duration_cast<Clock::duration>(
                                std::chrono::duration<double>(options_.resume.wall_time_s));
   std::unique_ptr<IssuedStep> before;
@@ -61,7 +75,7 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
   if (owes && totals_.validated_at != totals_.steps) {
     evaluate(validation);
     // The checkpoint of this step can be judged now.
-    if (options_.save_every > 0 && totals_.steps % options_.save_every == 0) saved_at_ = -1;
+    if (is_due(totals_.steps)) saved_at_ = -1;
     if (totals_.signal == 0) save(false);
   }
   for (int64_t step = totals_.steps; step < options_.steps && totals_.signal == 0; ++step) {
@@ -75,7 +89,8 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
       finish_before();
       if (totals_.signal != 0) break;  // the step was dropped
       issued->learning_rate = next_rate();
-      issued->handle = session_.update(issued->learning_rate);
+      issued->norm_limit = spikes_.limit();
+      issued->handle = session_.update(issued->learning_rate, issued->norm_limit);
     }
     before = std::move(issued);
     const bool last = step + 1 == options_.steps;
@@ -83,12 +98,13 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
       finish_before();
       evaluate(validation);
     }
-    if (options_.save_every > 0 && (step + 1) % options_.save_every == 0 && !last) {
+    if ((is_due(step + 1) || due_) && !last) {
       finish_before();
       save(false);
     }
+    due_ = false;
     if (options_.between_steps) options_.between_steps();
-    if (totals_.signal == 0) totals_.signal = vote_.taken();
+    if (totals_.signal == 0) vote();
   }
   finish_before();
   end(validation);
@@ -107,7 +123,7 @@ bool Trainer::stops_between_micro_steps() {
   const EventPtr before =
       std::exchange(micro_step_before_, backend.record(backend.compute_stream()));
   if (before) before->wait();
-  totals_.signal = vote_.taken();
+  totals_.signal = vote_.taken().signal;
   return totals_.signal != 0;
 }
 
@@ -121,7 +137,8 @@ void Trainer::end(const BatchSource& validation) {
       saved_at_ = -1;  // a checkpoint of this step that a signal left unjudged is judged now
     }
   }
-  if (options_.save_every > 0 || totals_.signal == SIGUSR1) save(true);
+  const bool at_end = totals_.signal != 0 || options_.saves_at_end || has_saved_;
+  if ((!options_.save_every.never() && at_end) || totals_.signal == SIGUSR1) save(true);
 }
 
 void Trainer::finish(const IssuedStep& issued) {
@@ -132,11 +149,7 @@ void Trainer::finish(const IssuedStep& issued) {
   step_ended_ = values.ended;
   totals_.wall_time_s = seconds_between(started_, step_ended_);
   totals_.steps = issued.step + 1;
-  // Without loss scaling a step that is not finite ends the run.
-  if (session_.scales_loss() && values.skipped) {
-    ++totals_.skipped;
-    tell_of_overflow(values);
-  }
+  count(values);
   last_scale_ = values.loss_scale;
   totals_.true_tokens += issued.batch.global_label_tokens;
   LogWindow step = {.steps = 1, .tokens = issued.batch.global_label_tokens, .seconds = seconds};
@@ -160,6 +173,17 @@ void Trainer::finish(const IssuedStep& issued) {
   check_values(issued, values);
 }
 
+void Trainer::count(const StepValues& values) {
+  const bool spike = values.skipped == kSpike;
+  totals_.spikes += spike ? 1 : 0;
+  totals_.spikes_in_a_row = spike ? totals_.spikes_in_a_row + 1 : 0;
+  if (values.skipped == kNotSkipped) return spikes_.add(values.grad_norm);
+  // Without loss scaling a step that is not finite ends the run.
+  if (!spike && !session_.scales_loss()) return;
+  ++totals_.skipped;
+  if (!spike) tell_of_overflow(values);
+}
+
 // The update after this one is not issued yet: the scale is the one that this step has left. Where
 // the step has reached the minimum, the error says so.
 void Trainer::tell_of_overflow(const StepValues& values) {
@@ -169,16 +193,46 @@ void Trainer::tell_of_overflow(const StepValues& values) {
 }
 
 void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
+  if (values.skipped == kSpike) act_on_spike(issued, values);
   if (!session_.scales_loss()) {
     const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
     if (!finite) fail_not_finite(issued, values);
   } else if (values.scale_at_minimum) {
-    throw AgreedError(fmt::format(
-        "step {}: gradients overflow at a loss scale of {:g}, after {} skipped steps, and the next "
-        "one would not be above train.loss_scale.minimum {:g}: the model diverges, or train.dtype "
-        "bf16 is needed; try a lower train.lr or minimum",
-        issued.step + 1, values.loss_scale, totals_.skipped, session_.loss_scale().rule.minimum));
+    end_or_roll_back(
+        issued, options_.on_nonfinite == config::OnNonfinite::kRollback,
+        fmt::format("step {}: gradients overflow at a loss scale of {:g}, after {} skipped steps, "
+                    "and the next one would not be above train.loss_scale.minimum {:g}: the model "
+                    "diverges, or train.dtype bf16 is needed; try a lower train.lr or minimum",
+                    issued.step + 1, values.loss_scale, totals_.skipped,
+                    session_.loss_scale().rule.minimum));
   }
+}
+
+void Trainer::act_on_spike(const IssuedStep& issued, const StepValues& values) {
+  const config::SpikeSection& spike = options_.spike;
+  const std::string what =
+      fmt::format("step {}: gradient norm {:.4g}: above {:.4g}, {:g} times the median of {} steps",
+                  issued.step + 1, values.grad_norm, issued.norm_limit, spike.factor, spike.window);
+  if (spike.action != config::SpikeAction::kSkip) {
+    end_or_roll_back(issued, spike.action == config::SpikeAction::kRollback,
+                     what + " (train.spike)");
+  }
+  if (totals_.spikes_in_a_row >= spike.in_a_row) {
+    throw AgreedError(fmt::format("{}, the last of {} in a row (train.spike.in_a_row)", what,
+                                  totals_.spikes_in_a_row));
+  }
+  tell(fmt::format("warning: {}: no update (train.spike)", what));
+}
+
+void Trainer::end_or_roll_back(const IssuedStep& issued, bool rolls_back,
+                               const std::string& what) const {
+  if (!rolls_back) throw AgreedError(what);
+  if (totals_.rollbacks >= options_.max_rollbacks) {
+    throw AgreedError(
+        fmt::format("{}, after {} rollbacks (train.max_rollbacks)", what, totals_.rollbacks));
+  }
+  throw RollBack(what, {.batch = batch_of_step(totals_.left_out, issued.step),
+                        .rollbacks = totals_.rollbacks + 1});
 }
 
 void Trainer::report(const IssuedStep& issued, const StepValues& values) {
@@ -252,11 +306,11 @@ void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values
   // Drops the step after this one, if its backward has run already.
   session_.restart_step();
   const std::string mine = session_.first_nonfinite_unit(issued.batch);
-  if (const auto unit = comm::first_to_say(session_.world(), mine)) {
-    throw AgreedError(
-        fmt::format("{}; first in the output of unit {} on rank {}", what, unit->text, unit->rank));
-  }
-  throw AgreedError(what + "; all units' outputs are finite, so it is in the gradients");
+  const auto unit = comm::first_to_say(session_.world(), mine);
+  end_or_roll_back(issued, options_.on_nonfinite == config::OnNonfinite::kRollback,
+                   unit ? fmt::format("{}; first in the output of unit {} on rank {}", what,
+                                      unit->text, unit->rank)
+                        : what + "; all units' outputs are finite, so it is in the gradients");
 }
 
 void Trainer::fail_without_update() const {
@@ -271,7 +325,7 @@ void Trainer::evaluate(const BatchSource& validation) {
   const PhaseScope phase(session_.phases(), "evaluation");
   const Clock::time_point began = Clock::now();
   const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
-    totals_.signal = vote_.taken();
+    totals_.signal = vote_.taken().signal;
     return totals_.signal == 0;
   });
   step_ended_ = Clock::now();

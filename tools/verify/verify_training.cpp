@@ -70,7 +70,7 @@ void check_step(const ExpectedTraining& trajectory, size_t number, const StepVal
   report.check(prefix + "loss scale of every step", 0)
       .add(name, std::abs(values.loss_scale - *step.loss_scale));
   report.check(prefix + "which steps are skipped", 0)
-      .add(name, values.skipped == step.skipped ? 0 : 1);
+      .add(name, (values.skipped != kNotSkipped) == step.skipped ? 0 : 1);
 }
 
 void check_final(const models::ModelConfig& model, const ExpectedTraining& trajectory,

@@ -99,6 +99,7 @@ TEST_CASE("clip_coefficient gives norm, coefficient and skip of the CPU") {
                           ClipArgs{.power_sum = total,
                                    .power = power,
                                    .max_norm = max_norm,
+                                   .skip_above = max_norm == 1.0 ? 0.01 : kInfinity,
                                    .loss_scale = variant > 0 ? &scale : nullptr,
                                    .overflow = variant > 0 ? &overflow : nullptr,
                                    .norm = norm,

@@ -6,7 +6,7 @@
 # expect: 256 259
 # expect: models--org--name: a folder of the hub's cache with 2 snapshots; give one of them: models--org--name/snapshots/0123, models--org--name/snapshots/4567; refs/main says models--org--name/snapshots/0123
 # expect: model.path: models--org--name: a folder of the hub's cache with 2 snapshots
-# status: 1
+# status: 78
 cache=models--org--name
 model $cache/snapshots/0123
 tokenizer $cache/snapshots/0123

@@ -64,7 +64,7 @@ void check_no_remains(const fs::path& run, const std::string& failed_call) {
 config::TrainConfig run_config(bool async = false) {
   config::TrainConfig config;
   config.checkpoint.async = async;
-  config.checkpoint.every.steps = 1;
+  config.checkpoint.every = config::Interval{.steps = 1};
   config.checkpoint.keep = 2;
   config.runtime.io_retries = 0;
   return config;

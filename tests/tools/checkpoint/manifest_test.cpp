@@ -23,7 +23,12 @@ Manifest an_example() {
   m.base_hash = 0xfedcba9876543210;
   m.world_size = 2;
   m.progress = {.steps = 7,
-                .skipped = 1,
+                .skipped = 3,
+                .spikes = 2,
+                .spikes_in_a_row = 1,
+                .rollbacks = 2,
+                .left_out = {{3, 5}, {1'000'000'000'000, 1'000'000'000'001}},
+                .good_norms = {0.1, 2},
                 .true_tokens = 1234567890123,
                 .samples = 56,
                 .wall_time_s = 0.1,

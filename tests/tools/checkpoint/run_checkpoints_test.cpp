@@ -45,6 +45,7 @@ TEST_CASE("checkpoints: the last ones are kept, and the best one") {
   const std::vector<double> losses = {3, 2, 1, 2, 1, 4};
   config::TrainConfig config;
   std::optional<RunCheckpoints::Best> best;
+  config.checkpoint.keep = 0;
   CHECK(kept(config, losses, best) == Steps{1, 2, 3, 4, 5, 6});
   CHECK(!best);
   config.checkpoint.keep = 2;
@@ -64,7 +65,7 @@ TEST_CASE("checkpoints: the last ones are kept, and the best one") {
 TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
   const test::TempFolder folder;
   config::TrainConfig config;
-  config.checkpoint.every.steps = 1;
+  config.checkpoint.every = config::Interval{.steps = 1};
   config.train.eval_every.steps = 1;
   config.data.validation = {"text"};
   config.checkpoint.best = config::BestMetric::kValidationLoss;
@@ -101,7 +102,7 @@ TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
 TEST_CASE("checkpoints: the best one counts only where it was judged alike, and is still there") {
   const test::TempFolder folder;
   config::TrainConfig config;
-  config.checkpoint.every.steps = 1;
+  config.checkpoint.every = config::Interval{.steps = 1};
   config.train.eval_every.steps = 1;
   config.data.validation = {"text"};
   config.checkpoint.best = config::BestMetric::kValidationLoss;

@@ -21,28 +21,53 @@ TEST_CASE("checkpoints: Hugging Face's names of the keys") {
       "checkpoint: {save_steps: 10, save_total_limit: 3, metric_for_best_model: eval_loss, "
       "load_best_model_at_end: true}\n",
       "run.yaml", {});
-  CHECK(c.checkpoint.every.steps == 10);
-  CHECK(!c.checkpoint.every.epoch);
+  CHECK(c.checkpoint.interval().steps == 10);
+  CHECK(!c.checkpoint.interval().epoch);
   CHECK(c.checkpoint.keep == 3);
   CHECK(c.checkpoint.best == BestMetric::kValidationLoss);
   CHECK(c.checkpoint.load_best);
-  CHECK(parse({"checkpoint.save_strategy=epoch"}).checkpoint.every.epoch);
-  CHECK(parse({"checkpoint.save_strategy=no"}).checkpoint.every.steps == 0);
-  CHECK(parse({"checkpoint.every=epoch"}).checkpoint.every.epoch);
+  CHECK(parse({"checkpoint.save_strategy=epoch"}).checkpoint.interval().epoch);
+  CHECK(parse({"checkpoint.save_strategy=no"}).checkpoint.interval().steps == 0);
+  CHECK(parse({"checkpoint.every=epoch"}).checkpoint.interval().epoch);
   CHECK(test::contains(
       refusal({"checkpoint.save_strategy=steps"}),
-      "expected a number of steps, epoch, or no, got \"steps\": give their number, as "
-      "save_steps does"));
-  CHECK(test::contains(refusal({"checkpoint.every=-1"}),
-                       "expected a number of steps, epoch, or no, got \"-1\""));
+      "expected auto or a number of steps, epoch, or no (checkpoint.every: 90s, 30min or 2h, too), "
+      "got \"steps\": give their number, as save_steps does"));
+  CHECK(test::contains(refusal({"checkpoint.every=-1"}), "30min or 2h, too), got \"-1\""));
+}
+
+TEST_CASE("checkpoints: an interval of time, and none that was given") {
+  const auto every = [](const std::string& text) {
+    return parse({"checkpoint.every=" + text}).checkpoint.interval();
+  };
+  CHECK(every("90s").seconds == 90);
+  CHECK(every("30min").seconds == 1800);
+  CHECK(every("2h").seconds == 7200);
+  CHECK(every("auto").seconds == 1800);
+  CHECK(parse({}).checkpoint.interval().seconds == 1800);
+  CHECK(!parse({}).checkpoint.every);
+  CHECK(every("0").never());
+  for (const char* wrong : {"0s", "-1min", "1.5h", "3 days", "min", "99999999999999h"}) {
+    CHECK(test::contains(refusal({std::string("checkpoint.every=") + wrong}), wrong));
+  }
+  CHECK(test::contains(refusal({"data.validation=v.txt", "train.eval_every=5min"}),
+                       "train.eval_every: expected steps or epoch, got 5min"));
+  for (const char* text : {"auto", "90s", "30min", "1h", "61min", "7", "0", "epoch"}) {
+    const std::string yaml = to_yaml(parse({std::string("checkpoint.every=") + text}));
+    CHECK(test::contains(yaml, std::string("every: ") + text + "\n"));
+  }
 }
 
 TEST_CASE("checkpoints: keys that would do nothing are refused") {
   for (const char* key : {"checkpoint.keep=2", "checkpoint.best=train_loss"}) {
-    CHECK(test::contains(refusal({key}), "has no effect without checkpoint.every"));
+    CHECK(test::contains(refusal({key, "checkpoint.every=0"}),
+                         "has no effect without checkpoint.every"));
+    CHECK(refusal({key}) == "");
     CHECK(refusal({key, "checkpoint.every=3"}) == "");
     CHECK(refusal({key, "checkpoint.every=epoch"}) == "");
   }
+  // A stored configuration may have both: it was the default.
+  CHECK(refusal({"checkpoint.keep=0", "checkpoint.every=0"}) == "");
   CHECK(test::contains(refusal({"checkpoint.every=3", "checkpoint.load_best=true"}),
                        "has no effect without checkpoint.best"));
   const std::vector<Override> best = {"checkpoint.every=3", "checkpoint.best=train_loss",
@@ -78,11 +103,11 @@ TEST_CASE("epochs: instead of steps, for the length of a run and between evaluat
   CHECK(in_steps.train.steps == 21);
   CHECK(in_steps.schedule().total == 21);
   CHECK(in_steps.train.eval_every.steps == 7);
-  CHECK(in_steps.checkpoint.every.steps == 7);
+  CHECK(in_steps.checkpoint.interval().steps == 7);
   CHECK(parse_config(to_yaml(c), "again", {}).train.epochs == 3);
   const TrainConfig steps = parse({"train.steps=30", "checkpoint.every=4"});
   CHECK(steps.in_steps(7).train.steps == 30);
-  CHECK(steps.in_steps(7).checkpoint.every.steps == 4);
+  CHECK(steps.in_steps(7).checkpoint.interval().steps == 4);
   for (const char* steps : {"train.steps=30", "train.steps=1000"}) {  // also the default's number
     CHECK(test::contains(refusal({"train.epochs=3", steps}),
                          "train.epochs: expected nothing beside train.steps, got 3 and "));

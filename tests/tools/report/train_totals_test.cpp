@@ -26,8 +26,8 @@ TEST_CASE("train totals: every value has a key of its own, and changes what is e
     kept.insert(key);
     if (!of_summary.empty()) CHECK(printed.insert(of_summary).second);
     const TrainTotals before = totals;
-    if constexpr (requires { value.push_back(1); }) {
-      value.push_back(1);
+    if constexpr (requires { value.emplace_back(); }) {
+      value.emplace_back();
     } else {
       value = 7;
     }

@@ -32,6 +32,7 @@ TEST_CASE("training run: says at its end which rank was waited for, and in a hea
     for (const std::string& line : lines_of_run(request, late)) {
       if (test::contains(line, "was waited for")) notes.push_back(line);
     }
+    CHECK(!fs::exists(directory / "checkpoints"));  // a short run that was not told
     const Json named =
         parse_json(read_file(directory / "metrics.json"), "metrics.json").at("stragglers");
     if (late < 0) {

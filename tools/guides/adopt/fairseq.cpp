@@ -341,6 +341,9 @@ void set_defaults(Adoption& adoption) {
                                    {"fsdp.strategy", "no_shard"}}) {
     adoption.set_default(key, value, origin);
   }
+  if (adoption.has("checkpoint.every")) {
+    adoption.set_default("checkpoint.keep", "0", origin + ": all stay");
+  }
   const Given* schedule = adoption.find("--lr-scheduler");
   if (schedule && schedule->one() == "inverse_sqrt") {
     adoption.set_default("train.schedule.warmup", "4000", origin);

@@ -129,6 +129,7 @@ void take_intervals(Adoption& adoption) {
   else
     take_interval(adoption, {"checkpoint.every", "steps", save, save_steps});
   adoption.set_default("checkpoint.every", "500", kDefault);
+  adoption.set_default("checkpoint.keep", "0", kDefault + std::string(": all stay"));
   const Given* best = adoption.find("load_best_model_at_end");
   const Given* metric = adoption.find("metric_for_best_model");
   const Given* greater = adoption.find("greater_is_better");

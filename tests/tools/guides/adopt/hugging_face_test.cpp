@@ -39,7 +39,7 @@ TEST_CASE("adopt hf: the template guide's file") {
   CHECK(c.train.dtype == DType::kF16);
   CHECK(c.train.reduce_dtype == DType::kF16);
   CHECK(c.train.log_every == 1);
-  CHECK(c.checkpoint.every.steps == 10);
+  CHECK(c.checkpoint.interval().steps == 10);
   CHECK(c.checkpoint.keep == 2);
   CHECK(c.fsdp.options.strategy == comm::Strategy::kFullShard);
   CHECK(c.fsdp.wrap == config::Wrap::kSize);
@@ -61,7 +61,7 @@ TEST_CASE("adopt hf: the workshop's arguments: what they mean, and what ran") {
   CHECK(meant.config.train.dtype == DType::kF16);
   CHECK(meant.config.train.reduce_dtype == DType::kF32);
   CHECK(meant.config.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPost);
-  CHECK(meant.config.checkpoint.every.epoch);
+  CHECK(meant.config.checkpoint.interval().epoch);
   CHECK(meant.config.checkpoint.keep == 4);
   CHECK(meant.config.train.epochs == 5);
   CHECK(meant.says("nothing there turns wrapping on: the whole model was one unit"));
@@ -128,7 +128,7 @@ TEST_CASE("adopt hf: how long, how often") {
   CHECK(a.says("num_train_epochs: 3 (a.yaml:2): max_steps counts more"));
   a = adopted("max_steps: -1\nnum_train_epochs: 2.0\nwarmup_ratio: 0.1\nsave_strategy: \"no\"\n");
   CHECK(a.config.train.epochs == 2);
-  CHECK(a.config.checkpoint.every.steps == 0);
+  CHECK(a.config.checkpoint.interval().steps == 0);
   CHECK(a.says("warmup_ratio: 0.1 (a.yaml:3): no counterpart yet"));
   a = adopted("seed: 7\n");  // TrainingArguments' own defaults
   CHECK(a.config.train.epochs == 3);
@@ -136,7 +136,7 @@ TEST_CASE("adopt hf: how long, how often") {
   CHECK(a.config.train.lr == 5e-5);
   CHECK(a.config.train.schedule.kind == optim::ScheduleKind::kLinear);
   CHECK(a.config.train.optimizer.weight_decay == 0);
-  CHECK(a.config.checkpoint.every.steps == 500);
+  CHECK(a.config.checkpoint.interval().steps == 500);
   CHECK(a.config.train.log_every == 500);
   CHECK(refusal("per_device_train_batch_size: 0\n") ==
         "a.yaml:1: per_device_train_batch_size: expected an integer from 1, got \"0\"");
@@ -255,7 +255,7 @@ TEST_CASE("adopt hf: intervals") {
   const std::string best = "save_strategy: best\nvalidation_file: v.txt\n";
   const std::string evaluated = best + "eval_strategy: steps\neval_steps: 50\n";
   const Adopted a = adopted(evaluated + "metric_for_best_model: eval_loss\n");
-  CHECK(a.config.checkpoint.every.steps == 50);
+  CHECK(a.config.checkpoint.interval().steps == 50);
   CHECK(a.config.checkpoint.best == config::BestMetric::kValidationLoss);
   CHECK(a.says("at every evaluation, there only at the best so far"));
   CHECK(test::contains(refusal(best), "save_strategy: best: expected eval_strategy"));

@@ -1,0 +1,41 @@
+// Contract: tools/train/left_out.h.
+#include "tools/train/left_out.h"
+
+#include <algorithm>
+
+namespace fsdp::tools {
+
+int64_t batch_of_step(const BatchRanges& left_out, int64_t step) {
+  int64_t batch = step;
+  for (const auto& [first, end] : left_out) {
+    if (batch >= first) batch += end - first;
+  }
+  return batch;
+}
+
+BatchRanges with_range(const BatchRanges& left_out, int64_t first, int64_t end) {
+  BatchRanges out;
+  for (const auto& range : left_out) {
+    if (range[1] < first || range[0] > end) {
+      out.push_back(range);
+    } else {
+      first = std::min(first, range[0]);
+      end = std::max(end, range[1]);
+    }
+  }
+  out.push_back({first, end});
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+int64_t samples_of_steps(const BatchRanges& left_out, int64_t steps,
+                         const std::function<int64_t(int64_t batch)>& samples_before) {
+  const int64_t next = steps == 0 ? 0 : batch_of_step(left_out, steps - 1) + 1;
+  int64_t samples = samples_before(next);
+  for (const auto& [first, end] : left_out) {
+    if (first < next) samples -= samples_before(end) - samples_before(first);
+  }
+  return samples;
+}
+
+}  // namespace fsdp::tools
