@@ -57,6 +57,9 @@ void check_ranges(const TrainConfig& config) {
     if (const auto* number = value.as<std::optional<double>>(); number && *number) {
       check_number(key, **number, about.range);
     }
+    if (const auto* interval = value.as<Interval>(); interval && !interval->epoch) {
+      check_integer(key, interval->steps, about.range);
+    }
     if (const auto* text = value.as<std::string>()) check_text(key, *text, about);
   }
 }
@@ -285,7 +288,7 @@ bool TrainConfig::uses_f16() const {
 TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {
   TrainConfig out = *this;
   if (train.epochs > 0) out.train.steps = train.epochs * steps_per_epoch;
-  for (Interval* interval : {&out.train.eval_every, &out.checkpoint.every}) {
+  for (Interval* interval : {&out.train.log_every, &out.train.eval_every, &out.checkpoint.every}) {
     if (interval->epoch) *interval = {.steps = steps_per_epoch};
   }
   return out;

@@ -204,7 +204,7 @@ struct TrainSection {
   LossMean loss_mean = LossMean::kTokens;
   double clip_norm = 1;
   NormType clip_type;
-  int64_t log_every = 10;
+  Interval log_every = {.steps = 10};
   OwnOrGuest<LogFormat, tools::LogLines> log_format;
   Interval eval_every;
   int64_t eval_batches = 0;
@@ -253,6 +253,7 @@ struct RuntimeSection {
   bool trace = false;
   std::string memory_limit = "auto";
   double monitor_s = 1;
+  double monitor_later_s = 60;
   std::string name = "train";
   std::string run_dir;
   int64_t io_retries = 3;
@@ -285,6 +286,9 @@ struct TrainConfig {
   RuntimeSection runtime;
   SampleSection sample;
   Places places;  // not a key
+  // That train.epochs has replaced a file's train.steps, or the other way round; "": neither.
+  // Not a key.
+  std::string length_note;
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.
   optim::Schedule schedule() const;

@@ -212,7 +212,8 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
           {.aliases = {"max_grad_norm"}, .range = from(0)});
   v.field("clip_type", c.clip_type, "order p of the norm used for clipping",
           {.aliases = {"norm_type"}});
-  v.field("log_every", c.log_every, "steps", {.range = from(1), .on_resume = OnResume::kFree});
+  v.field("log_every", c.log_every, "steps, or epoch",
+          {.range = from(1), .on_resume = OnResume::kFree});
   v.field("log_format", c.log_format, help_of_lines().c_str(), {.on_resume = OnResume::kFree});
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end",
           {.aliases = {"eval_steps"}, .needs = {validated}, .on_resume = OnResume::kFree});

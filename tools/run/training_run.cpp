@@ -330,11 +330,12 @@ TrainTotals TrainingRun::progress_before() const {
 
 TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
-  Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
+  const int64_t log_every = config_.train.log_every.steps;
+  Progress progress(speaks() ? options_.progress : nullptr, terminal, log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,
-                   .log_every = config_.train.log_every,
+                   .log_every = log_every,
                    .log_lines = config_.train.log_format.guest,
                    .memory_bytes = limit_,
                    .eval_every = config_.train.eval_every.steps,
