@@ -17,6 +17,7 @@
 #include "tools/checkpoint/run_record.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/status.h"
+#include "tools/report/run_costs.h"
 
 namespace fsdp::tools {
 namespace {
@@ -26,7 +27,10 @@ using std::chrono::seconds;
 
 constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr seconds kUntilKill(10);
-constexpr const char* kRestarts = "FSDP_RESTARTS";  // read by tools/launch/launch.cpp
+// Read by tools/launch/launch.cpp: how often the job was started again, and the Unix time at which
+// the start before has ended.
+constexpr const char* kRestarts = "FSDP_RESTARTS";
+constexpr const char* kEndedBefore = "FSDP_ENDED_BEFORE";
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -48,7 +52,8 @@ int next_signal(const sigset_t& set, std::optional<seconds> limit) {
 
 // In a group of its own: Ctrl-C of a terminal reaches the parent alone. Where the parent is killed,
 // the job is asked to stop.
-pid_t start(const std::vector<std::string>& words, int64_t restarts, const sigset_t& mask) {
+pid_t start(const std::vector<std::string>& words, int64_t restarts,
+            const std::string& ended_before, const sigset_t& mask) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -61,6 +66,7 @@ pid_t start(const std::vector<std::string>& words, int64_t restarts, const sigse
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (::getppid() != parent) ::_exit(1);
   ::setenv(kRestarts, std::to_string(restarts).c_str(), 1);
+  ::setenv(kEndedBefore, ended_before.c_str(), 1);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
   ::sigprocmask(SIG_UNBLOCK, &mask, nullptr);
@@ -96,6 +102,7 @@ class Parent {
     const std::vector<std::string> words = command_of(options_.job, this_host(), goes_on);
     for (;;) {
       const int status = run_once(words);
+      ended_before_ = fmt::format("{:.3f}", unix_time());
       const Restarts::Decision next = restarts_.after(status, asked_, durable_step());
       if (!next.why.empty()) options_.say(next.why);
       if (status > 128) tell_of_leftovers();
@@ -115,7 +122,7 @@ class Parent {
   }
 
   int run_once(const std::vector<std::string>& words) {
-    const pid_t child = start(words, restarts_.count(), signals_);
+    const pid_t child = start(words, restarts_.count(), ended_before_, signals_);
     bool ends_at_once = false;
     for (;;) {
       const int signal =
@@ -155,7 +162,8 @@ class Parent {
   const ParentOptions& options_;
   Restarts restarts_;
   sigset_t signals_, before_;
-  int asked_ = 0;  // the first signal that told the parent to stop
+  std::string ended_before_ = "0";  // Unix time; 0: this is the first start
+  int asked_ = 0;                   // the first signal that told the parent to stop
 };
 
 }  // namespace

@@ -302,7 +302,23 @@ void TrainingRun::take_directory() {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
     write_skipped_rows(directory_, data_.skipped_rows());
+    begin_progress();
   });
+}
+
+// Of rank 0.
+void TrainingRun::begin_progress() {
+  const auto file = directory_ / "progress.json";
+  const TrainTotals kept = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  RunProgress begin = {.step = kept.steps, .wall_time_s = kept.wall_time_s};
+  try {
+    if (is_there(file)) begin = begin_again(read_progress(file), kept, rank_.ended_before);
+  } catch (const SystemError&) {
+    throw;
+  } catch (const Error& error) {
+    say(fmt::format("note: {}; what earlier failures cost is not known", error.what()));
+  }
+  progress_file_ = ProgressFile(file, begin);
 }
 
 // The model is worth more than the folder that somebody removed during the run.
@@ -345,7 +361,11 @@ TrainTotals TrainingRun::train() {
                    .resume = progress_before(),
                    .save_every = save_every(),
                    .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
-                   .between_steps = [this] { watch_checkpoint(false); }},
+                   .between_steps =
+                       [this](const TrainTotals& totals) {
+                         watch_checkpoint(false);
+                         progress_file_.step(totals);
+                       }},
                   progress, metrics);
   try {
     BatchSource batches = training();
@@ -355,6 +375,7 @@ TrainTotals TrainingRun::train() {
     if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
     const TrainTotals totals =
         trainer.run(ahead.source(), data_.validation(models::input_rules(model_)));
+    progress_file_.step(totals, true);
     batch_times_ = ahead.times();
     if (monitor) {
       monitor->stop();

@@ -88,6 +88,7 @@ RunSummary TrainingRun::summarise(const TrainTotals& totals) {
       .threads_per_rank = rank_.threads,
       .parameters = model_.parameter_count(),
       .totals = totals,
+      .costs = progress_file_.costs(),
       .epochs = static_cast<double>(totals.steps) / static_cast<double>(data_.steps_per_epoch()),
       .batch_making_s = batch_times_.made_s,
       .batch_waiting_s = batch_times_.waited_s,

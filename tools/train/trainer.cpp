@@ -87,7 +87,7 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
       finish_before();
       save(false);
     }
-    if (options_.between_steps) options_.between_steps();
+    if (options_.between_steps) options_.between_steps(totals_);
     if (totals_.signal == 0) totals_.signal = vote_.taken();
   }
   finish_before();
