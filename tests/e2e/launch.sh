@@ -36,6 +36,16 @@ killed() {
   [ "$(grep -o '"restarts": [0-9]*' "$name/run_args.json")" != '"restarts": 0' ] || { fail "$name: nothing was killed"; cat "$name.log"; }
   grep -q '^fsdp: launch: the job ended with status .*; restart 1 of 20 in 1 s$' "$name.log" || { fail "$name: no line about a restart"; cat "$name.log"; }
   [ -n "$(summary whole weights_hash)" ] && [ "$(summary "$name" weights_hash)" = "$(summary whole weights_hash)" ] || fail "$name: another weights_hash"
+  costs "$name"
+}
+# costs NAME: metrics.json says what the failures cost, over all starts
+costs() {
+  local key
+  [ "$(summary "$1" restarts)" = "$(grep -o '"restarts": [0-9]*' "$1/run_args.json" | grep -o '[0-9]*$')" ] || fail "$1: restarts: $(summary "$1" restarts)"
+  for key in restart_s lost_s detection_s; do
+    awk -v key=$key -v value="$(summary "$1" $key)" 'BEGIN { exit !(value ~ /^[0-9]/ && value < 100 && (value > 0 || key != "restart_s")) }' ||
+      fail "$1: $key: $(summary "$1" $key)"
+  done
 }
 killed local job local
 # stopped NAME launcher: SIGTERM to the parent, and the checkpoint of the last step
@@ -52,6 +62,7 @@ stopped() {
   [ -e "$name/checkpoints/step-$step/checkpoint.json" ] || fail "$name: no checkpoint of step $step"
 }
 stopped local_term local
+[ "$(summary whole restarts) $(summary whole lost_s)" = "0 0.0" ] || fail "whole: $(summary whole restarts) restarts"
 
 # What another start would not mend ends at once.
 for mistake in train.lrr=1 model.hidden_size=17; do

@@ -215,11 +215,15 @@ step=$(grep -o '^stopped by SIGTERM after step [0-9]*' busy.log | grep -o '[0-9]
 
 # ---- epochs ------------------------------------------------------------------------------------------
 "$FSDP" train --config config.yaml --local-ranks 2 --set train.schedule.total=0 train.epochs=2 \
-  train.eval_every=epoch checkpoint.every=epoch runtime.run_dir=epochs >epochs.log 2>&1 ||
+  train.eval_every=epoch checkpoint.every=epoch train.log_every=epoch runtime.run_dir=epochs >epochs.log 2>&1 ||
   { fail "epochs: status $?"; cat epochs.log; }
+[ "$(grep -c '^note: .*train.steps')" = 1 ] <epochs.log && grep -qx 'note: train.epochs: 2 (--set train.epochs=2) counts instead of train.steps: 60 (config.yaml:3)' epochs.log ||
+  { fail "epochs: not one note about steps"; cat epochs.log; }
 [ "$(summary epochs epochs)" = 2.0 ] || fail "epochs: $(summary epochs epochs) of 2"
 [ "$(grep -c best_validation_loss epochs/metrics.jsonl)" = 2 ] || fail "epochs: another number of evaluations than 2"
 middle=$(($(summary epochs steps) / 2))
+[ "$(grep -o '"step":[0-9]*,"loss"' epochs/metrics.jsonl | grep -o '[0-9]*' | xargs)" = "1 $middle $((2 * middle))" ] ||
+  fail "epochs: other lines than of step 1 and of epochs"
 [ "$(cd epochs/checkpoints && echo *)" = "step-$middle step-$((2 * middle))" ] || fail "epochs: $(ls epochs/checkpoints)"
 "$FSDP" train --resume "epochs/checkpoints/step-$middle" --local-ranks 2 --set runtime.run_dir=second_epoch \
   >second.log 2>&1 || { fail "second epoch: status $?"; cat second.log; }

@@ -1,12 +1,9 @@
 // Contract: tools/checkpoint/resume.h.
 #include "tools/checkpoint/resume.h"
 
-#include <set>
-
 #include <fmt/ranges.h>
 
 #include "core/io/file.h"
-#include "core/io/json.h"
 #include "core/io/shard_index.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
@@ -14,6 +11,7 @@
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
+#include "tools/report/metrics_line.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
 
@@ -438,6 +436,7 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
          notes_on_changes(before, plan.config, *plan.manifest, request.with_changes)) {
       plan.notes.push_back(std::move(note));
     }
+    plan.config.length_note.clear();  // where the length has changed, one of these says it
   }
   check_model_path(plan.config.model.path);
   if (plan.run_directory.empty()) return plan;
@@ -469,23 +468,22 @@ ResumePlan plan_resume(const ResumeRequest& request) {
 
 KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at) {
   KeptLines kept;
-  std::set<std::pair<int64_t, bool>> seen;  // step, whether of an evaluation
+  int64_t last_step = -1, last_evaluation = -1;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // cut
-    const std::string line = text.substr(begin, end - begin);
+    const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
     begin = end + 1;
-    try {
-      const Json json = Json::parse(line);
-      const int64_t of = json.at("step");
-      const bool evaluation = json.contains("validation_loss");
-      if (!evaluation) json.at("loss");
-      if (of <= (evaluation ? validated_at : step) && seen.emplace(of, evaluation).second) {
-        kept.text += line + "\n";
-      }
-    } catch (const JsonError&) {  // cut by the end of the machine, or of somebody else
+    const auto read = MetricsLine::read(line.substr(0, line.size() - 1));
+    if (!read) {  // cut by the end of the machine, or of somebody else
       ++kept.foreign;
+      continue;
     }
+    const bool evaluation = read->is_evaluation();
+    int64_t& last = evaluation ? last_evaluation : last_step;
+    if (read->step() > (evaluation ? validated_at : step) || read->step() <= last) continue;
+    last = read->step();
+    kept.text += line;
   }
   return kept;
 }

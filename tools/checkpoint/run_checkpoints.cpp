@@ -1,6 +1,7 @@
 // Contract: tools/checkpoint/run_checkpoints.h.
 #include "tools/checkpoint/run_checkpoints.h"
 
+#include <chrono>
 #include <cmath>
 
 #include <unistd.h>
@@ -154,15 +155,18 @@ void RunCheckpoints::start(const TrainTotals& totals) {
   facts_.progress = totals;
   write_->facts = facts_;
   write_->best = best_;
-  write_->written = {.step = totals.steps, .folder = folder_of(totals.steps), .warnings = {}};
+  write_->written = {.step = totals.steps, .folder = folder_of(totals.steps)};
   write_->is_there = last_ == write_->written.folder.string();
   done_ = false;
   const auto work = [this](comm::Communicator& world) {
+    const auto began = std::chrono::steady_clock::now();
     try {
       carry_out(world, *write_);
     } catch (...) {
       write_->error = std::current_exception();
     }
+    write_->written.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     write_->state = {};
     done_ = true;
   };

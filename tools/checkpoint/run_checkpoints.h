@@ -41,7 +41,8 @@ class RunCheckpoints {
   struct Written {
     int64_t step = 0;
     std::filesystem::path folder;
-    std::vector<std::string> warnings;  // old ones that cannot be removed; on rank 0
+    double seconds = 0;  // that this rank wrote, until it was complete on the disk
+    std::vector<std::string> warnings = {};  // old ones that cannot be removed; on rank 0
   };
   // After finish(). Collective.
   void start(const TrainTotals& totals);

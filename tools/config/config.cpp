@@ -57,6 +57,9 @@ void check_ranges(const TrainConfig& config) {
     if (const auto* number = value.as<std::optional<double>>(); number && *number) {
       check_number(key, **number, about.range);
     }
+    if (const auto* interval = value.as<Interval>(); interval && !interval->epoch) {
+      check_integer(key, interval->steps, about.range);
+    }
     if (const auto* text = value.as<std::string>()) check_text(key, *text, about);
   }
 }
@@ -291,6 +294,7 @@ TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {
   const auto set = [&](Interval& interval) {
     if (interval.epoch) interval = {.steps = steps_per_epoch};
   };
+  set(out.train.log_every);
   set(out.train.eval_every);
   if (out.checkpoint.every) set(*out.checkpoint.every);
   return out;

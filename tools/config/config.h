@@ -220,7 +220,7 @@ struct TrainSection {
   SpikeSection spike;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   int64_t max_rollbacks = 3;
-  int64_t log_every = 10;
+  Interval log_every = {.steps = 10};
   OwnOrGuest<LogFormat, tools::LogLines> log_format;
   Interval eval_every;
   int64_t eval_batches = 0;
@@ -272,6 +272,7 @@ struct RuntimeSection {
   bool trace = false;
   std::string memory_limit = "auto";
   double monitor_s = 1;
+  double monitor_later_s = 60;
   std::string name = "train";
   std::string run_dir;
   int64_t io_retries = 3;
@@ -304,6 +305,9 @@ struct TrainConfig {
   RuntimeSection runtime;
   SampleSection sample;
   Places places;  // not a key
+  // That train.epochs has replaced a file's train.steps, or the other way round; "": neither.
+  // Not a key.
+  std::string length_note;
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.
   optim::Schedule schedule() const;

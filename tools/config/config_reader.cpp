@@ -307,13 +307,33 @@ void read_over(TrainConfig& config, const std::function<void()>& read) {
   const auto given = [&](const auto& member) {
     return config.places.contains(key_of(config, member));
   };
-  const bool steps = given(config.train.steps), epochs = given(config.train.epochs);
-  if (steps && !epochs) config.train.epochs = 0;
-  if (epochs && config.train.epochs > 0 && !steps) {
-    config.train.steps = TrainSection().steps;
-    below.erase(key_of(config, config.train.steps));
+  TrainSection& train = config.train;
+  const bool steps = given(train.steps), epochs = given(train.epochs);
+  const auto replace = [&](int64_t& value, int64_t with) {
+    const auto old = below.find(key_of(config, value));
+    if (value != with && old != below.end()) {
+      config.length_note = fmt::format("{}: {} ({})", old->first, value, old->second);
+    }
+    value = with;
+  };
+  if (steps && !epochs) replace(train.epochs, 0);
+  if (epochs && train.epochs > 0 && !steps) {
+    replace(train.steps, TrainSection().steps);
+    below.erase(key_of(config, train.steps));
   }
   config.places.merge(below);
+}
+
+// What read_over() has replaced becomes a sentence, where the value that counts is given.
+void note_on_length(TrainConfig& config) {
+  if (config.length_note.empty()) return;
+  const TrainSection& train = config.train;
+  const int64_t& length = train.epochs > 0 ? train.epochs : train.steps;
+  const auto place = config.places.find(key_of(config, length));
+  config.length_note = place == config.places.end()
+                           ? ""
+                           : fmt::format("{}: {} ({}) counts instead of {}", place->first, length,
+                                         place->second, config.length_note);
 }
 
 // One of the two is the length of the run.
@@ -391,6 +411,7 @@ TrainConfig parse_config(const std::string& yaml, const std::string& source,
   TrainConfig config;
   read_file_into(config, yaml, {source});
   read_over(config, [&] { apply_overrides(config, overrides); });
+  note_on_length(config);
   try {
     check_length(config);
     check_config(config);

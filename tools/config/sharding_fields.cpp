@@ -165,6 +165,11 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
   v.field("monitor_s", c.monitor_s,
           "seconds between two samples of CPU, memory and GPU in monitor.rank<r>.csv; 0: none",
           {.range = {.least = 0.01, .most = 86400, .or_none = true}});  // /proc counts so finely
+  v.field(
+      "monitor_later_s", c.monitor_later_s,
+      "after the first hour a row is the mean of the samples of so many seconds; 0: each sample "
+      "has its row",
+      {.range = from_to(0, 86400), .needs = {{c.monitor_s > 0, "with runtime.monitor_s: 0"}}});
   v.field("io_retries", c.io_retries,
           "how often a read, or a call for a folder, is made again after an error that may pass",
           {.range = from_to(0, 1000)});

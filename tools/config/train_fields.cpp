@@ -245,7 +245,8 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
            .needs = {{on_spike || on_nonfinite,
                       "without rollback in train.spike.action or train.on_nonfinite"}},
            .on_resume = OnResume::kFree});
-  v.field("log_every", c.log_every, "steps", {.range = from(1), .on_resume = OnResume::kFree});
+  v.field("log_every", c.log_every, "steps, or epoch",
+          {.range = from(1), .on_resume = OnResume::kFree});
   v.field("log_format", c.log_format, help_of_lines().c_str(), {.on_resume = OnResume::kFree});
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end",
           {.aliases = {"eval_steps"}, .needs = {validated}, .on_resume = OnResume::kFree});

@@ -1,14 +1,15 @@
-// Lines of metrics.jsonl under other names.
+// Lines of metrics.jsonl under other names, one after the other.
 #include "tools/guides/result_files.h"
 
 #include <array>
 #include <cmath>
-#include <sstream>
+#include <fstream>
 
 #include <fmt/ranges.h>
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "tools/report/metrics_line.h"
 
 namespace fsdp::tools {
 namespace {
@@ -29,24 +30,6 @@ constexpr std::array kColumns = {"step",
                                  "best_validation_loss",
                                  "runtime_s"};
 
-std::vector<Json> lines_of(const std::filesystem::path& log) {
-  std::vector<Json> lines;
-  if (!std::filesystem::exists(log)) return lines;  // somebody removed it during the run
-  std::istringstream in(read_file(log));
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(parse_json_line(line, fmt::format("{}:{}", log.string(), lines.size() + 1)));
-  }
-  return lines;
-}
-
-// null where a line, of an older program, has no such key
-Json value_of(const Json& line, std::string_view key) {
-  const Json* const found = line.find(key);
-  return found ? *found : Json();
-}
-
-bool is_evaluation(const Json& line) { return line.contains("validation_loss"); }
-
 // "train_runtime", "train_samples_per_second", "train_steps_per_second"
 Json speed(const std::string& split, double seconds, int64_t samples, int64_t steps) {
   Json out = Json::object();
@@ -58,12 +41,17 @@ Json speed(const std::string& split, double seconds, int64_t samples, int64_t st
   return out;
 }
 
-Json evaluation_results(const Json& line) {
-  const Json& loss = line.at("validation_loss");
-  Json out = {{"epoch", value_of(line, "epoch")}, {"eval_loss", loss}};
-  out.update(speed("eval", line.value("runtime_s", 0.0), line.value("sequences", int64_t{0}),
-                   line.value("batches", int64_t{0})));
-  out["perplexity"] = loss.is_null() ? Json() : Json(perplexity_of(loss));
+Json json_of(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
+Json evaluation_results(const MetricsLine& line) {
+  const std::optional<double> loss = line.number("validation_loss");
+  Json out = {{"epoch", json_of(line.number("epoch"))}, {"eval_loss", json_of(loss)}};
+  const auto count = [&](const char* key) {
+    return static_cast<int64_t>(line.number(key).value_or(0));
+  };
+  out.update(
+      speed("eval", line.number("runtime_s").value_or(0), count("sequences"), count("batches")));
+  out["perplexity"] = loss ? Json(perplexity_of(*loss)) : Json();
   return out;
 }
 
@@ -74,29 +62,8 @@ Json training_results(const RunSummary& summary) {
   return out;
 }
 
-// With the results of the whole training behind the last line, as Trainer's own.
-Json history_of(const std::vector<Json>& lines, const RunSummary& summary) {
-  Json history = Json::array();
-  for (const Json& line : lines) {
-    Json entry;
-    if (is_evaluation(line)) {
-      entry = evaluation_results(line);
-      entry.erase("perplexity");
-    } else {
-      for (const char* key : {"epoch", "grad_norm", "learning_rate", "loss"}) {
-        entry[key] = value_of(line, key);
-      }
-    }
-    entry["step"] = line.at("step");
-    history.push_back(std::move(entry));
-  }
-  Json end = training_results(summary);
-  end["step"] = summary.totals.steps;
-  history.push_back(std::move(end));
-  return history;
-}
-
-Json state_of(const std::vector<Json>& lines, const RunSummary& s, const RunIntervals& i) {
+// `log_history` has one null in place of its entries.
+Json state_of(const RunSummary& s, const RunIntervals& i) {
   const std::optional<double>& best = s.totals.best_validation_loss;
   return {{"best_global_step", s.best_step ? Json(*s.best_step) : Json()},
           {"best_metric", best ? Json(*best) : Json()},
@@ -107,7 +74,7 @@ Json state_of(const std::vector<Json>& lines, const RunSummary& s, const RunInte
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
-          {"log_history", history_of(lines, s)},
+          {"log_history", Json::array({nullptr})},
           {"logging_steps", i.log_every},
           {"max_steps", i.steps},
           {"num_train_epochs", i.epochs > 0 ? Json(i.epochs) : Json(std::ceil(s.epochs))},
@@ -117,36 +84,101 @@ Json state_of(const std::vector<Json>& lines, const RunSummary& s, const RunInte
           {"trial_params", nullptr}};
 }
 
-std::string table_of(const std::vector<Json>& lines) {
-  std::string out = fmt::format("{}\n", fmt::join(kColumns, ","));
-  for (const Json& line : lines) {
-    std::string row;
-    for (const char* column : kColumns) {
-      const Json* const value = line.find(column);
-      if (column != kColumns.front()) row += ',';
-      if (value && !value->is_null()) row += value->dump();
-    }
-    out += row + '\n';
+// trainer_state.json as write_json_file() would write it, whose log_history grows entry by entry.
+class StateFile {
+ public:
+  StateFile(const std::filesystem::path& path, const Json& state) : file_(path) {
+    const std::string text = state.dump({.indent = 2, .replace = true});
+    const std::string_view list = "\"log_history\": [\n    ", entry = "null";
+    const size_t at = text.find(list) + list.size();
+    file_.write(std::string_view(text).substr(0, at));
+    rest_ = text.substr(at + entry.size());
   }
-  return out;
+  // The keys as they are given.
+  void add(const std::vector<std::pair<std::string_view, std::string>>& entry) {
+    std::string text;
+    for (const auto& [key, value] : entry) {
+      text += fmt::format("{}\n      \"{}\": {}", text.empty() ? "{" : ",", key, value);
+    }
+    file_.write((first_ ? "" : ",\n    ") + text + "\n    }");
+    first_ = false;
+  }
+  void add(const Json& results, int64_t step) {
+    std::vector<std::pair<std::string_view, std::string>> entry;
+    for (const auto& [key, value] : results.items()) {
+      if (key != "perplexity") entry.emplace_back(key, value.dump());
+    }
+    entry.emplace_back("step", fmt::format("{}", step));
+    add(entry);
+  }
+  void commit() {
+    file_.write(rest_ + "\n");
+    file_.commit();
+  }
+
+ private:
+  AtomicFile file_;
+  std::string rest_;
+  bool first_ = true;
+};
+
+std::string row_of(const MetricsLine& line) {
+  std::string row;
+  for (const char* column : kColumns) {
+    const std::string_view value = line.text(column);
+    if (column != kColumns.front()) row += ',';
+    if (value != "null") row += value;
+  }
+  return row + '\n';
+}
+
+void add_step(const MetricsLine& line, StateFile& state) {
+  std::vector<std::pair<std::string_view, std::string>> entry;
+  for (const char* key : {"epoch", "grad_norm", "learning_rate", "loss", "step"}) {
+    const std::string_view value = line.text(key);
+    entry.emplace_back(key, value.empty() ? "null" : value);
+  }
+  state.add(entry);
+}
+
+// One pass over the log, of which no more than a line is in memory. A log that somebody removed
+// during the run has no lines. Returns the results of the last evaluation; null: there is none.
+Json write_histories(const std::filesystem::path& directory, const RunSummary& summary,
+                     const RunIntervals& intervals) {
+  StateFile state(directory / "trainer_state.json", state_of(summary, intervals));
+  AtomicFile table(directory / "metrics.csv");
+  table.write(fmt::format("{}\n", fmt::join(kColumns, ",")));
+  Json evaluation;
+  std::ifstream log(directory / "metrics.jsonl");
+  for (std::string text; std::getline(log, text);) {
+    const std::optional<MetricsLine> line = MetricsLine::read(text);
+    if (!line) continue;  // of somebody else
+    table.write(row_of(*line));
+    if (!line->is_evaluation()) {
+      add_step(*line, state);
+      continue;
+    }
+    evaluation = evaluation_results(*line);
+    state.add(evaluation, line->step());
+  }
+  // The results of the whole training behind the last line, as Trainer's own.
+  state.add(training_results(summary), summary.totals.steps);
+  state.commit();
+  table.commit();
+  return evaluation;
 }
 
 void write_result_files(const std::filesystem::path& directory, const RunSummary& summary,
                         const RunIntervals& intervals) {
-  const std::vector<Json> lines = lines_of(directory / "metrics.jsonl");
+  const Json evaluation = write_histories(directory, summary, intervals);
   Json all = training_results(summary);
   write_json_file(directory / "train_results.json", all);
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    if (!is_evaluation(*line)) continue;
-    const Json evaluation = evaluation_results(*line);
+  if (!evaluation.is_null()) {
     write_json_file(directory / "eval_results.json", evaluation);
     all.update(evaluation);
-    break;
   }
   all.update(callback_metrics(summary));
   write_json_file(directory / "all_results.json", all);
-  write_json_file(directory / "trainer_state.json", state_of(lines, summary, intervals));
-  write_file_atomically(directory / "metrics.csv", table_of(lines));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Signals are blocked and waited for, so that no handler runs beside the rest.
 #include "tools/jobs/parent.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -17,6 +18,7 @@
 #include "tools/checkpoint/run_record.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/status.h"
+#include "tools/report/run_costs.h"
 
 namespace fsdp::tools {
 namespace {
@@ -26,7 +28,10 @@ using std::chrono::seconds;
 
 constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr seconds kUntilKill(10);
-constexpr const char* kRestarts = "FSDP_RESTARTS";  // read by tools/launch/launch.cpp
+// Read by tools/launch/launch.cpp: how often the job was started again, and the Unix time at which
+// the start before has ended.
+constexpr const char* kRestarts = "FSDP_RESTARTS";
+constexpr const char* kEndedBefore = "FSDP_ENDED_BEFORE";
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -53,20 +58,28 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return out;
 }
 
-std::vector<std::string> environment_with(const std::string& name, const std::string& value) {
-  std::vector<std::string> out = {name + "=" + value};
+// "name=value" each.
+std::vector<std::string> environment_with(std::vector<std::string> variables) {
+  const auto name_of = [](std::string_view variable) {
+    return variable.substr(0, variable.find('='));
+  };
+  const auto given = variables;
   for (char** variable = environ; *variable; ++variable) {
-    if (!std::string_view(*variable).starts_with(name + "=")) out.emplace_back(*variable);
+    const bool replaced = std::any_of(given.begin(), given.end(), [&](const std::string& each) {
+      return name_of(each) == name_of(*variable);
+    });
+    if (!replaced) variables.emplace_back(*variable);
   }
-  return out;
+  return variables;
 }
 
 // In a group of its own: Ctrl-C of a terminal reaches the parent alone. Where the parent is killed,
 // the job is asked to stop. Between fork and exec nothing may ask for memory: another thread may
-// have held its lock.
-pid_t start(const std::vector<std::string>& words, int64_t restarts, const sigset_t& mask) {
-  const std::vector<std::string> variables = environment_with(kRestarts, std::to_string(restarts));
-  const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(variables);
+// have held its lock. `variables`: of the environment, beside those that are there.
+pid_t start(const std::vector<std::string>& words, const std::vector<std::string>& variables,
+            const sigset_t& mask) {
+  const std::vector<std::string> all = environment_with(variables);
+  const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(all);
   const std::string message = fmt::format("fsdp: launch: {}: cannot be started\n", words[0]);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -109,6 +122,7 @@ class Parent {
     const std::vector<std::string> words = command_of(options_.job, this_host(), goes_on);
     for (;;) {
       const int status = run_once(words);
+      ended_before_ = fmt::format("{:.3f}", unix_time());
       const Restarts::Decision next = restarts_.after(status, asked_, durable_step());
       if (!next.why.empty()) options_.say(next.why);
       if (status > 128) tell_of_leftovers();
@@ -128,7 +142,10 @@ class Parent {
   }
 
   int run_once(const std::vector<std::string>& words) {
-    const pid_t child = start(words, restarts_.count(), signals_);
+    const pid_t child = start(words,
+                              {fmt::format("{}={}", kRestarts, restarts_.count()),
+                               fmt::format("{}={}", kEndedBefore, ended_before_)},
+                              signals_);
     bool ends_at_once = false;
     for (;;) {
       const int signal =
@@ -168,7 +185,8 @@ class Parent {
   const ParentOptions& options_;
   Restarts restarts_;
   sigset_t signals_, before_;
-  int asked_ = 0;  // the first signal that told the parent to stop
+  std::string ended_before_ = "0";  // Unix time; 0: this is the first start
+  int asked_ = 0;                   // the first signal that told the parent to stop
 };
 
 }  // namespace

@@ -54,6 +54,17 @@ uint64_t field(const std::vector<uint64_t>& numbers, size_t index) {
   return index < numbers.size() ? numbers[index] : 0;
 }
 
+// Of /proc/self/stat, from field 4 on.
+std::vector<uint64_t> fields_of_process(std::string_view self_stat) {
+  // "12 (a name) S 3 4 ...": the name may hold anything. The state, which is no number, is field 3.
+  const size_t name_end = self_stat.rfind(") ");
+  if (name_end == self_stat.npos || self_stat.size() < name_end + 4) return {};
+  std::string text(self_stat.substr(name_end + 4));
+  // Field 8 is -1 without a terminal, and priorities may be below 0.
+  std::replace(text.begin(), text.end(), '-', ' ');
+  return numbers_in(text);
+}
+
 }  // namespace
 
 CpuInfo parse_cpuinfo(const std::string& text) {
@@ -83,13 +94,7 @@ HostCounters parse_counters(std::string_view stat, std::string_view meminfo,
   }
   counters.memory_total = kibibytes(meminfo, "MemTotal:");
   counters.memory_used = std::max(counters.memory_total - kibibytes(meminfo, "MemAvailable:"), 0.0);
-  // "12 (a name) S 3 4 ...": the name may hold anything. The state, which is no number, is field 3.
-  const size_t name_end = self_stat.rfind(") ");
-  if (name_end == self_stat.npos || self_stat.size() < name_end + 4) return counters;
-  std::string text(self_stat.substr(name_end + 4));
-  // Field 8 is -1 without a terminal, and priorities may be below 0.
-  std::replace(text.begin(), text.end(), '-', ' ');
-  const std::vector<uint64_t> fields = numbers_in(text);  // from field 4 on
+  const std::vector<uint64_t> fields = fields_of_process(self_stat);
   constexpr size_t kUser = 14 - 4, kSystem = 15 - 4, kResident = 24 - 4;
   counters.process = field(fields, kUser) + field(fields, kSystem);
   counters.resident =
@@ -118,5 +123,13 @@ HostLoad load_between(const HostCounters& before, const HostCounters& now, doubl
 }
 
 int64_t ticks_per_second() { return ::sysconf(_SC_CLK_TCK); }
+
+double process_age_s(const std::filesystem::path& proc) {
+  constexpr size_t kStarted = 22 - 4;  // ticks since the host was started
+  const uint64_t started = field(fields_of_process(text_of(proc / "self/stat")), kStarted);
+  const double up = std::atof(text_of(proc / "uptime").c_str());
+  const double age = up - static_cast<double>(started) / static_cast<double>(ticks_per_second());
+  return started == 0 ? 0 : std::max(age, 0.0);
+}
 
 }  // namespace fsdp::tools

@@ -39,4 +39,7 @@ HostLoad load_between(const HostCounters& before, const HostCounters& now, doubl
                       int64_t ticks_per_s);
 int64_t ticks_per_second();  // of this system
 
+// How long ago this process was started, in seconds; 0 where /proc does not say.
+double process_age_s(const std::filesystem::path& proc = "/proc");
+
 }  // namespace fsdp::tools

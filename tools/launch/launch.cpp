@@ -122,6 +122,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,
                          .restarts = environment().restarts,
+                         .ended_before = environment().ended_before,
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
@@ -402,6 +403,7 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
   const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
   const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  const char* const ended = getenv("FSDP_ENDED_BEFORE");
   const bool connected =
       getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMIX_NAMESPACE");
   return {.started = started,
@@ -410,8 +412,9 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
           .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
           .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
           .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0),
-          .restarts = std::max(number({"FSDP_RESTARTS"}), 0) +
-                      std::max(number({"SLURM_RESTART_COUNT"}), 0)};
+          .restarts =
+              std::max(number({"FSDP_RESTARTS"}), 0) + std::max(number({"SLURM_RESTART_COUNT"}), 0),
+          .ended_before = ended ? std::atof(ended) : 0};
 }
 
 }  // namespace fsdp::tools

@@ -35,6 +35,7 @@ struct RankContext {
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
   int restarts = 0;             // of this job, before this start
+  double ended_before = 0;      // Unix time of the end of the start before; 0: not known
   RingDump* rings = nullptr;    // wants to know the run directory; null: there is none
 };
 
@@ -115,7 +116,8 @@ struct LauncherEnvironment {
   // Processes of torchrun and the like, which give a rank and a size but no way to each other: each
   // would train alone. 0: there are none.
   int torch_size = 0;
-  int restarts = 0;  // by `fsdp launch` and by Slurm
+  int restarts = 0;         // by `fsdp launch` and by Slurm
+  double ended_before = 0;  // by `fsdp launch`: see RankContext
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);

@@ -199,6 +199,12 @@ std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
   table.row("training loss", "/train_loss", plain, 4);
   table.row("validation loss", "/validation_loss", plain, 4);
   table.row("tokens/s", "/tokens_per_s", plain, 0);
+  table.title("beside training, over all starts of a run");
+  table.row("restarts", "/restarts", plain, 0);
+  table.row("work done and lost (s)", "/lost_s", plain, 1);
+  table.row("until failures were noticed (s)", "/detection_s", plain, 1);
+  table.row("restarts, to their first step (s)", "/restart_s", plain, 1);
+  table.row("stall of saves, of their writing", "/save_stall_share", plain, 3);
   table.title("collectives of rank 0: calls per step, evaluations included");
   table.rows_of_keys("/collectives", "/calls", per_step, 2);
   table.title("collectives of rank 0: MiB per step, evaluations included");

@@ -101,6 +101,14 @@ std::optional<Moments> SampleSums::moments(Quantity quantity) const {
   return Moments{mean, std::sqrt(variance)};
 }
 
+Sample SampleSums::means() const {
+  Sample means;
+  for (size_t i = 0; i < kQuantities; ++i) {
+    if (of[i].count > 0) means[i] = of[i].sum / of[i].count;
+  }
+  return means;
+}
+
 SampleSums sums_of_ranks(comm::Communicator& world, const SampleSums& mine) {
   SampleSums all;
   for (const SampleSums& each : comm::exchange_values(world, mine)) all.add(each);

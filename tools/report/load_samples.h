@@ -54,6 +54,7 @@ struct SampleSums {
   void add(const SampleSums& other);
   // sqrt(E[x^2] - E[x]^2), of all samples of all ranks; none: there are no samples.
   std::optional<Moments> moments(Quantity quantity) const;
+  Sample means() const;
 };
 // Of all ranks, the same on every rank. Collective.
 SampleSums sums_of_ranks(comm::Communicator& world, const SampleSums& mine);

@@ -187,6 +187,8 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   visit_totals(s.totals, [&](const char*, const std::string_view key, const auto& value) {
     if (!key.empty()) out[key] = json_of(value);
   });
+  visit_costs(s.costs, [&](const char* key, const auto& value) { out[key] = value; });
+  out["save_stall_share"] = json_of(s.costs.save_stall_share());
   for (const Json& more : {callback_metrics(s), guide_keys(s)}) {
     for (const auto& [key, value] : more.items()) {
       if (!out.contains(key)) out[key] = value;

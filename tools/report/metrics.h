@@ -15,6 +15,7 @@
 #include "tools/report/communication_overlap.h"
 #include "tools/report/line_log.h"
 #include "tools/report/load_samples.h"
+#include "tools/report/run_costs.h"
 #include "tools/report/run_facts.h"
 #include "tools/report/train_totals.h"
 
@@ -64,6 +65,7 @@ struct RunSummary {
   int threads_per_rank = 1;
   int64_t parameters = 0;
   TrainTotals totals = {};
+  RunCosts costs = {};
   double epochs = 0;
   double batch_making_s = 0;   // of rank 0's batches but the first
   double batch_waiting_s = 0;  // while a step waited for one of them

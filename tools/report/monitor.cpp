@@ -1,7 +1,10 @@
 // The thread of samples.
 #include "tools/report/monitor.h"
 
+#include <algorithm>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <new>
 
 #include <fmt/format.h>
@@ -31,6 +34,8 @@ Monitor::Monitor(MonitorOptions options) : options_(std::move(options)) {
   try {
     log_ = LineLog(options_.file);
     if (log_.is_empty()) log_.append(sample_header());
+    std::ifstream file(options_.file);
+    rows_ = std::count(std::istreambuf_iterator<char>(file), {}, '\n') - 1;
   } catch (const Error& error) {
     problem_ = error.what();  // the means do not need the file
   }
@@ -56,6 +61,7 @@ void Monitor::stop() {
   thread_.join();
   const bool any = sums_.of[kResident].count > 0;
   if (!any || Clock::now() - sampled_ >= options_.interval / 2) takes_sample();
+  if (row_samples_ > 0) write_row();
   log_.retry();
   if (problem_.empty()) problem_ = log_.problem();
   if (problem_.empty() && gave_up_) {
@@ -98,7 +104,19 @@ void Monitor::sample() {
     add_gpu(sample, gpu_->read(), allocated);
   }
   sums_.add(sample);
-  log_.append(sample_row(time_now(), sample));
+  row_.add(sample);
+  ++row_samples_;
+  const bool detailed = static_cast<double>(rows_) < options_.detailed / options_.interval;
+  if (detailed || static_cast<double>(row_samples_) >= options_.later / options_.interval) {
+    write_row();
+  }
+}
+
+void Monitor::write_row() {
+  log_.append(sample_row(time_now(), row_.means()));
+  row_ = {};
+  row_samples_ = 0;
+  ++rows_;
 }
 
 }  // namespace fsdp::tools

@@ -1,7 +1,7 @@
 // What the machine does while a run trains: a thread samples its processors, its memory and the GPU
-// of a rank, and writes a row of monitor.rank<r>.csv for each sample. It only looks: what is
-// trained does not depend on it. Read next: load_samples.h. Not here: the readings themselves
-// (tools/launch/host_load.h, kernels/cuda/device_sensors.h).
+// of a rank, and writes a row of monitor.rank<r>.csv for each sample, later for each minute of
+// them. It only looks: what is trained does not depend on it. Read next: load_samples.h. Not here:
+// the readings themselves (tools/launch/host_load.h, kernels/cuda/device_sensors.h).
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,9 @@ namespace fsdp::tools {
 struct MonitorOptions {
   std::filesystem::path file;
   std::chrono::duration<double> interval{1};
+  // The file's rows of one sample take up so much time, over all starts of a run; each row after
+  // that is the mean of the samples of `later`. 0: all rows are of one sample.
+  std::chrono::duration<double> detailed{3600}, later{60};
   std::optional<int> gpu = {};           // as CUDA numbers it; none: the CPU computes
   const MemoryLedger* ledger = nullptr;  // of the GPU's memory; outlives the monitor
   std::function<HostCounters()> counters = [] { return read_counters(); };
@@ -37,8 +40,8 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Ends the thread. What is left of the last interval makes a row where it is half an interval or
-  // more, or where there is no row yet. Twice is once.
+  // Ends the thread. What is left of the last interval makes a sample where it is half an interval
+  // or more, or where there is none yet. Samples without a row get theirs. Twice is once.
   void stop();
   // After stop().
   const SampleSums& sums() const { return sums_; }
@@ -49,6 +52,7 @@ class Monitor {
   using Clock = std::chrono::steady_clock;
   void run();
   void sample();
+  void write_row();
   bool takes_sample();
 
   MonitorOptions options_;
@@ -56,7 +60,9 @@ class Monitor {
   LineLog log_;
   HostCounters before_;
   Clock::time_point sampled_;
-  SampleSums sums_;
+  SampleSums sums_, row_;  // of all samples; of those that have no row yet
+  int64_t row_samples_ = 0;
+  int64_t rows_ = 0;  // in the file, also of earlier starts
   std::string problem_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 void forget_directory(const fs::path& directory) {
   std::error_code ignored;
-  for (const char* made : {"run_args.json", "config.yaml", "skipped_rows.jsonl", "metrics.jsonl",
-                           "run.lock", "checkpoints", ""}) {
+  for (const char* made : {"run_args.json", "config.yaml", "progress.json", "skipped_rows.jsonl",
+                           "metrics.jsonl", "run.lock", "checkpoints", ""}) {
     fs::remove(directory / made, ignored);  // folders: only empty ones
   }
 }
@@ -44,7 +44,13 @@ std::vector<std::string> take_log(const fs::path& directory, const fs::path& log
                         before.steps)};
   }
   const KeptLines kept = metrics_until(there, before.steps, before.validated_at);
-  write_file_atomically(directory / "metrics.jsonl", kept.text);
+  // Mostly lines at the end go: a log of weeks is not written anew for them.
+  const fs::path own = directory / "metrics.jsonl";
+  std::error_code other;
+  if (fs::equivalent(log, own, other) && there.starts_with(kept.text))
+    fs::resize_file(own, kept.text.size());
+  else
+    write_file_atomically(own, kept.text);
   if (kept.foreign == 0) return {};
   return {fmt::format("{}: {} line{} of no run of this program: left out", log.string(),
                       kept.foreign, kept.foreign == 1 ? "" : "s")};

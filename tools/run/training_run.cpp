@@ -333,7 +333,23 @@ void TrainingRun::take_directory() {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
     write_skipped_rows(directory_, data_.skipped_rows());
+    begin_progress();
   });
+}
+
+// Of rank 0.
+void TrainingRun::begin_progress() {
+  const auto file = directory_ / "progress.json";
+  const TrainTotals kept = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  RunProgress begin = {.step = kept.steps, .wall_time_s = kept.wall_time_s};
+  try {
+    if (is_there(file)) begin = begin_again(read_progress(file), kept, rank_.ended_before);
+  } catch (const SystemError&) {
+    throw;
+  } catch (const Error& error) {
+    say(fmt::format("note: {}; what earlier failures cost is not known", error.what()));
+  }
+  progress_file_ = ProgressFile(file, begin);
 }
 
 // The model is worth more than the folder that somebody removed during the run.
@@ -380,7 +396,8 @@ TrainTotals TrainingRun::progress_before() const {
 
 TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
-  Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
+  const int64_t log_every = config_.train.log_every.steps;
+  Progress progress(speaks() ? options_.progress : nullptr, terminal, log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
   Trainer trainer(
       *session_,
@@ -388,7 +405,7 @@ TrainTotals TrainingRun::train() {
        .spike = config_.train.spike,
        .on_nonfinite = config_.train.on_nonfinite,
        .max_rollbacks = config_.train.max_rollbacks,
-       .log_every = config_.train.log_every,
+       .log_every = log_every,
        .log_lines = config_.train.log_format.guest,
        .memory_bytes = limit_,
        .eval_every = config_.train.eval_every.steps,
@@ -403,7 +420,11 @@ TrainTotals TrainingRun::train() {
        .save_every = writes_checkpoints() ? config_.checkpoint.interval() : config::Interval{},
        .saves_at_end = config_.checkpoint.every || plan_.manifest,
        .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
-       .between_steps = [this] { watch_checkpoint(false); }},
+       .between_steps =
+           [this](const TrainTotals& totals) {
+             watch_checkpoint(false);
+             progress_file_.step(totals);
+           }},
       progress, metrics);
   try {
     BatchSource batches = training();
@@ -413,6 +434,7 @@ TrainTotals TrainingRun::train() {
     if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
     const TrainTotals totals =
         trainer.run(ahead.source(), data_.validation(models::input_rules(model_)));
+    progress_file_.step(totals, true);
     batch_times_ = ahead.times();
     if (monitor) {
       monitor->stop();

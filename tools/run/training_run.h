@@ -27,6 +27,7 @@
 #include "tools/report/device_snapshot.h"
 #include "tools/report/monitor.h"
 #include "tools/report/result_files.h"
+#include "tools/report/run_costs.h"
 #include "tools/report/run_directory.h"
 #include "tools/train/prefetch.h"
 #include "tools/train/train_data.h"
@@ -105,6 +106,7 @@ class TrainingRun {
   void make_directory();
   void choose_id();
   void take_directory();
+  void begin_progress();
   void keep_directory();
   TrainTotals progress_before() const;
   BatchRanges left_out() const;
@@ -172,6 +174,8 @@ class TrainingRun {
   bool without_checkpoints_ = false;           // there is no place for them
   std::string failed_checkpoint_;              // why the last one is not there; "": it is
   int64_t durable_step_ = 0;                   // of the last complete checkpoint
+  ProgressFile progress_file_;
+  bool last_save_ = false;  // the checkpoint that was started last is that of the run's end
 };
 
 }  // namespace fsdp::tools

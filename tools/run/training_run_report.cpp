@@ -88,6 +88,7 @@ RunSummary TrainingRun::summarise(const TrainTotals& totals) {
       .threads_per_rank = rank_.threads,
       .parameters = model_.parameter_count(),
       .totals = totals,
+      .costs = progress_file_.costs(),
       .epochs = static_cast<double>(totals.steps) / static_cast<double>(data_.steps_per_epoch()),
       .batch_making_s = batch_times_.made_s,
       .batch_waiting_s = batch_times_.waited_s,
@@ -117,8 +118,8 @@ void TrainingRun::report(RunSummary& summary) {
   summary.file = memory.file;
   summary.resident_growth_bytes = memory.resident_growth;
   if (summary.totals.signal != 0) return;
-  say(fmt::format("\n{}",
-                  format_losses(summary.totals, config_.train.log_every, summary.bigram_entropy)));
+  say(fmt::format("\n{}", format_losses(summary.totals, config_.train.log_every.steps,
+                                        summary.bigram_entropy)));
   say(format_memory_table(memory));
   const std::string batches =
       format_batch_times(batch_times_, summary.totals.steps - summary.resumed_from);
@@ -131,7 +132,7 @@ RunIntervals TrainingRun::intervals() const {
   const int64_t passes = rank_.world.size() * shape.micro_steps;
   return {.steps = config_.train.steps,
           .epochs = plan_.config.train.epochs,
-          .log_every = config_.train.log_every,
+          .log_every = config_.train.log_every.steps,
           .eval_every = config_.train.eval_every.steps,
           .save_every = config_.checkpoint.interval().steps,
           .rows_per_rank = (shape.batch + passes - 1) / passes,
@@ -173,6 +174,7 @@ RunFacts TrainingRun::facts() const {
 MonitorOptions TrainingRun::monitoring() const {
   return {.file = directory_ / fmt::format("monitor.rank{}.csv", rank_.world.rank()),
           .interval = std::chrono::duration<double>(config_.runtime.monitor_s),
+          .later = std::chrono::duration<double>(config_.runtime.monitor_later_s),
           .gpu = gpu(),
           .ledger = &session_->backend().ledger()};
 }

@@ -1,5 +1,6 @@
 // What a run goes on from, and what it leaves: checkpoints and the model.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 
 #include "models/config.h"
@@ -147,11 +148,16 @@ void TrainingRun::check_room() {
 // A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
 void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
+  const auto began = std::chrono::steady_clock::now();
   watch_checkpoint(true);  // the one before
   const bool again = !failed_checkpoint_.empty();
+  last_save_ = last;
   checkpoints().start(totals);
-  if (config_.checkpoint.async && !again && !last) return;
-  if (take_checkpoint(true)) return;
+  const bool beside = config_.checkpoint.async && !again && !last;
+  const bool failed = !beside && !take_checkpoint(true);
+  const std::chrono::duration<double> stood = std::chrono::steady_clock::now() - began;
+  if (!last) progress_file_.add_save(stood.count(), 0);
+  if (!failed) return;
   if (!needs_checkpoints()) return say("warning: " + failed_checkpoint_);
   if (!last) throw AgreedError(failed_checkpoint_);
 }
@@ -190,6 +196,7 @@ bool TrainingRun::take_checkpoint(bool wait) {
     const auto written = checkpoints_->finish();
     failed_checkpoint_.clear();
     durable_step_ = written->step;
+    if (!last_save_) progress_file_.add_save(0, written->seconds);
     say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
     for (const std::string& warning : written->warnings) say("warning: " + warning);
     return true;

@@ -234,6 +234,7 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
   std::vector<std::string> out;
+  if (!config.length_note.empty()) out.push_back(config.length_note);
   if (sequences) {
     add_remarks_on_data(config::step_shape(config, ranks), *sequences, ranks, out);
   }

@@ -103,7 +103,7 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
       save(false);
     }
     due_ = false;
-    if (options_.between_steps) options_.between_steps();
+    if (options_.between_steps) options_.between_steps(totals_);
     if (totals_.signal == 0) vote();
   }
   finish_before();

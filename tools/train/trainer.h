@@ -46,7 +46,8 @@ struct TrainerOptions {
   // Keeps the session's state and the totals. All steps so far are finished. `last`: the run ends
   // here. Collective.
   std::function<void(const TrainTotals& totals, bool last)> save = {};
-  std::function<void()> between_steps = {};  // no collective in it; none: nothing
+  // Gets the totals of the last step that is finished. No collective in it; none: nothing.
+  std::function<void(const TrainTotals& totals)> between_steps = {};
 };
 
 // The run is to go on from its last checkpoint, without the batches since then up to this one.

@@ -290,7 +290,7 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
                                               "train.micro_steps=2",    "runtime.trace=true"};
   const ResumePlan p = plan(from, free);
   CHECK(p.notes.size() == free.size());
-  CHECK(p.config.train.log_every == 3);
+  CHECK(p.config.train.log_every.steps == 3);
   CHECK(test::contains(error_of(from, {"train.lr=0.25", "train.log_every=3", "train.seed=1"}),
                        "goes on all the same: train.seed: 42 -> 1, train.lr: 0.5 -> 0.25"));
   const ResumePlan changed = plan(from, {"train.lr=0.25"}, true);
@@ -346,6 +346,8 @@ TEST_CASE("resume: more steps, and what they do to the schedule") {
   CHECK(test::contains(p.notes[0],
                        "changed: train.steps: 100 -> 200; the schedule ends with it: the learning "
                        "rate of the next step is 0.426777, it would have been 0.25"));
+  CHECK(plan(run.directory.string(), {"train.epochs=3"}).config.length_note ==
+        "");  // said by notes
   CHECK(test::contains(error_of(run.directory.string(), {"train.steps=49"}),
                        "train.steps: expected at least 50"));
 }

@@ -219,7 +219,9 @@ TEST_CASE(
     world.barrier();
     if (world.rank() == 0) std::filesystem::remove(folder / "checkpoints");
     world.barrier();
-    CHECK(checkpoints.write({.steps = 2, .recent_losses = {2}}).step == 2);
+    const RunCheckpoints::Written written = checkpoints.write({.steps = 2, .recent_losses = {2}});
+    CHECK(written.step == 2);
+    CHECK(written.seconds > 0);
     CHECK(checkpoints.best()->step == 2);
   });
   CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{2});

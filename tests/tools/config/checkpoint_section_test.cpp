@@ -97,17 +97,20 @@ TEST_CASE("checkpoints: one that is judged by an evaluation comes after one") {
 }
 
 TEST_CASE("epochs: instead of steps, for the length of a run and between evaluations") {
-  const TrainConfig c = parse({"train.num_train_epochs=3", "train.eval_every=epoch",
-                               "data.validation=v.txt", "checkpoint.every=epoch"});
+  const TrainConfig c =
+      parse({"train.num_train_epochs=3", "train.eval_every=epoch", "data.validation=v.txt",
+             "checkpoint.every=epoch", "train.log_every=epoch"});
   const TrainConfig in_steps = c.in_steps(7);
   CHECK(in_steps.train.steps == 21);
   CHECK(in_steps.schedule().total == 21);
+  CHECK(in_steps.train.log_every.steps == 7);
   CHECK(in_steps.train.eval_every.steps == 7);
   CHECK(in_steps.checkpoint.interval().steps == 7);
   CHECK(parse_config(to_yaml(c), "again", {}).train.epochs == 3);
   const TrainConfig steps = parse({"train.steps=30", "checkpoint.every=4"});
   CHECK(steps.in_steps(7).train.steps == 30);
   CHECK(steps.in_steps(7).checkpoint.interval().steps == 4);
+  CHECK(steps.in_steps(7).train.log_every.steps == 10);
   for (const char* steps : {"train.steps=30", "train.steps=1000"}) {  // also the default's number
     CHECK(test::contains(refusal({"train.epochs=3", steps}),
                          "train.epochs: expected nothing beside train.steps, got 3 and "));

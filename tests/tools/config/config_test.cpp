@@ -476,14 +476,28 @@ TEST_CASE("ranges of numbers") {
   CHECK(test::contains(refusal("", {"runtime.attention=x"}), "expected auto or cudnn or own"));
   CHECK(test::contains(refusal("", {"runtime.gpu_transport=x"}), "expected auto or nccl or host"));
   CHECK(test::contains(refusal("", {"runtime.matmul_choice=x"}), "expected heuristic or timed"));
-  for (const char* option :
-       {"model.norm_epsilon=0", "model.rope_theta=-1", "model.init_deviation=2", "model.dropout=1",
-        "train.optimizer.epsilon=0", "fsdp.divide_factor=1e-300", "train.loss_scale.initial=1e39",
-        "train.loss_scale.initial=1e-46", "train.loss_scale.initial=0",
-        "train.loss_scale.growth=0.5", "train.loss_scale.backoff=1.5", "train.loss_scale.backoff=0",
-        "train.loss_scale.tolerance=2", "train.loss_scale.floor=-1", "train.lr=nan",
-        "sample.temperature=-1", "runtime.monitor_s=-1", "runtime.monitor_s=0.001",
-        "runtime.monitor_s=1e9"}) {
+  for (const char* option : {"model.norm_epsilon=0",
+                             "model.rope_theta=-1",
+                             "model.init_deviation=2",
+                             "model.dropout=1",
+                             "train.optimizer.epsilon=0",
+                             "fsdp.divide_factor=1e-300",
+                             "train.loss_scale.initial=1e39",
+                             "train.loss_scale.initial=1e-46",
+                             "train.loss_scale.initial=0",
+                             "train.loss_scale.growth=0.5",
+                             "train.loss_scale.backoff=1.5",
+                             "train.loss_scale.backoff=0",
+                             "train.loss_scale.tolerance=2",
+                             "train.loss_scale.floor=-1",
+                             "train.lr=nan",
+                             "sample.temperature=-1",
+                             "runtime.monitor_s=-1",
+                             "runtime.monitor_s=0.001",
+                             "runtime.monitor_s=1e9",
+                             "runtime.monitor_later_s=-1",
+                             "train.log_every=0",
+                             "train.log_every=no"}) {
     const std::string text = refusal("", {"train.dtype=f16", "sample.tokens=1", option});
     const std::string key = std::string(option).substr(0, std::string(option).find('='));
     CAPTURE(text);

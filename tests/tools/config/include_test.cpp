@@ -28,7 +28,7 @@ TEST_CASE("include: the file counts more than those that it includes, the last o
   const TrainConfig c = files.read("include: [a.yaml, b.yaml]\ntrain:\n  lr: 3\n");
   CHECK(c.train.lr == 3);
   CHECK(c.train.clip_norm == 2);
-  CHECK(c.train.log_every == 1);
+  CHECK(c.train.log_every.steps == 1);
   CHECK(c.runtime.name == "a");
   CHECK(c.places.at("train.lr") == files.path("run.yaml") + ":3");
   CHECK(c.places.at("train.clip_norm") == files.path("b.yaml") + ":1");
@@ -58,6 +58,36 @@ TEST_CASE("include: steps take the place of epochs, and the other way round") {
   CHECK(files.read("include: epochs.yaml\n", {"train.steps=4"}).train.epochs == 0);
   CHECK(test::contains(files.refusal("train: {steps: 5, epochs: 2}\n"),
                        "expected nothing beside train.steps, got 2 and 5 steps"));
+}
+
+TEST_CASE("include: one note says which of steps and epochs counts, and instead of what") {
+  const Files files;
+  files.folder.write("steps.yaml", "train: {steps: 5}\n");
+  files.folder.write("epochs.yaml", "include: steps.yaml\ntrain: {epochs: 2}\n");
+  const auto note = [&](const std::string& yaml, const std::vector<Override>& overrides = {}) {
+    return files.read(yaml, overrides).length_note;
+  };
+  const std::string run = files.path("run.yaml"), steps = files.path("steps.yaml"),
+                    epochs = files.path("epochs.yaml");
+  CHECK(note("include: steps.yaml\n") == "");
+  CHECK(note("train: {lr: 1}\n", {"train.epochs=2"}) == "");  // the default was nobody's wish
+  CHECK(note("train: {epochs: 2}\n", {"train.epochs=3"}) == "");
+  CHECK(note("train: {steps: 5, epochs: 0}\n", {"train.steps=6"}) == "");
+  CHECK(note("include: steps.yaml\n", {"train.epochs=3"}) ==
+        "train.epochs: 3 (--set train.epochs=3) counts instead of train.steps: 5 (" + steps +
+            ":1)");
+  CHECK(note("train: {epochs: 2}\n", {Override("train.steps=6", "--steps 6")}) ==
+        "train.steps: 6 (--steps 6) counts instead of train.epochs: 2 (" + run + ":1)");
+  CHECK(note("include: epochs.yaml\n") ==
+        "train.epochs: 2 (" + epochs + ":2) counts instead of train.steps: 5 (" + steps + ":1)");
+  // The last replacement is the one that matters, with the value that counts.
+  CHECK(note("include: epochs.yaml\n", {"train.epochs=4"}) ==
+        "train.epochs: 4 (--set train.epochs=4) counts instead of train.steps: 5 (" + steps +
+            ":1)");
+  CHECK(note("include: epochs.yaml\n", {"train.steps=6"}) ==
+        "train.steps: 6 (--set train.steps=6) counts instead of train.epochs: 2 (" + epochs +
+            ":2)");
+  CHECK(note("include: epochs.yaml\n", {"train.epochs=0"}) == "");
 }
 
 TEST_CASE("include: mistakes") {

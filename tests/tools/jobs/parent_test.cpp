@@ -3,6 +3,7 @@
 #include "tools/jobs/parent.h"
 
 #include <csignal>
+#include <sstream>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -12,6 +13,7 @@
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_record.h"
+#include "tools/report/run_costs.h"
 
 namespace fsdp::tools {
 namespace {
@@ -60,14 +62,24 @@ TEST_CASE("parent: the status is the job's") {
   CHECK(absent.run() == 78);
 }
 
-TEST_CASE("parent: a job that crashes is started again, and told how often") {
+TEST_CASE("parent: a job that crashes is started again, and told how often and since when") {
   const test::TempFolder folder;
   const std::string count = (folder / "count").string();
-  Shell shell("echo $FSDP_RESTARTS >>" + count + "; [ $FSDP_RESTARTS = 2 ] || exit 1");
+  const std::string ended = (folder / "ended").string();
+  Shell shell("echo $FSDP_RESTARTS >>" + count + "; echo $FSDP_ENDED_BEFORE >>" + ended +
+              "; [ $FSDP_RESTARTS = 2 ] || exit 1");
+  const double begin = unix_time();
   shell.options.restarts = {.most = 5, .first_pause = std::chrono::seconds(0)};
   shell.options.run_directory = folder.path();
   CHECK(shell.run() == 0);
   CHECK(read_file(count) == "0\n1\n2\n");
+  std::istringstream times(read_file(ended));
+  double first = -1, second = 0, third = 0;
+  times >> first >> second >> third;
+  CHECK(first == 0);
+  CHECK(second >= begin - 0.001);  // it is given in milliseconds
+  CHECK(third >= second);
+  CHECK(third <= unix_time() + 0.001);
   REQUIRE(shell.said.size() == 2);
   CHECK(test::contains(shell.said[1], "ended with status 1; the last checkpoint is of step 0"));
 }

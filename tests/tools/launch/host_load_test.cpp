@@ -46,6 +46,18 @@ TEST_CASE("host load: texts that say nothing, or stop in the middle") {
   CHECK(read_counters(empty.path()).ticks == 0);
 }
 
+TEST_CASE("host load: how old this process is") {
+  const test::TempFolder proc;
+  std::filesystem::create_directory(proc / "self");
+  CHECK(process_age_s(proc.path()) == 0);
+  proc.write("self/stat", kSelf);  // started after 7652586 ticks
+  proc.write("uptime", "76529.86 1000.00\n");
+  CHECK(process_age_s(proc.path()) ==
+        doctest::Approx(76529.86 - 7652586.0 / static_cast<double>(ticks_per_second())));
+  CHECK(process_age_s() > 0);
+  CHECK(process_age_s() < 3600);
+}
+
 TEST_CASE("host load: between two moments") {
   const HostCounters before = {.busy = 100, .ticks = 1000, .process = 50};
   const HostCounters now = {.busy = 150, .ticks = 1200, .process = 350};

@@ -44,6 +44,16 @@ TEST_CASE("launch: the environment of the launchers") {
   CHECK(!mpich.bound);
 }
 
+TEST_CASE("launch: what the parent and Slurm say of starts before this one") {
+  CHECK(environment_of({}).restarts == 0);
+  CHECK(environment_of({}).ended_before == 0);
+  const LauncherEnvironment again = environment_of({{"FSDP_RESTARTS", "2"},
+                                                    {"SLURM_RESTART_COUNT", "3"},
+                                                    {"FSDP_ENDED_BEFORE", "1700000000.25"}});
+  CHECK(again.restarts == 5);
+  CHECK(again.ended_before == 1700000000.25);
+}
+
 TEST_CASE("launch: a Slurm batch script is not srun") {
   CHECK(!environment_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).started);
   const LauncherEnvironment step =

@@ -52,6 +52,25 @@ TEST_CASE("run comparison: settings that differ, numbers per step with their cha
   CHECK(test::contains(compare_runs({a, a}), "the same"));
 }
 
+TEST_CASE("run comparison: what failures and checkpoints cost") {
+  const test::TempFolder folder;
+  RunSummary disturbed = summary(1 << 20, 0);
+  const auto whole = make_run(folder, "whole", "train: {lr: 1}\n", disturbed);
+  disturbed.costs = {.restarts = 3, .lost_s = 61.25, .detection_s = 4.04, .restart_s = 9};
+  const auto a = make_run(folder, "a", "train: {lr: 1}\n", disturbed);
+  disturbed.costs.save_stall_s = 1, disturbed.costs.save_write_s = 8;
+  const auto b = make_run(folder, "b", "train: {lr: 1}\n", disturbed);
+  const std::string text = compare_runs({a, b});
+  CAPTURE(text);
+  CHECK(test::contains(text, "beside training, over all starts of a run\n"));
+  CHECK(test::contains(text, "  restarts                                       3             3\n"));
+  CHECK(test::contains(text, "  work done and lost (s)                      61.2          61.2\n"));
+  CHECK(test::contains(text, "  until failures were noticed (s)              4.0           4.0\n"));
+  CHECK(test::contains(text, "  restarts, to their first step (s)            9.0           9.0\n"));
+  CHECK(test::contains(text, "  stall of saves, of their writing               -         0.125\n"));
+  CHECK(!test::contains(compare_runs({whole, whole}), "beside training"));
+}
+
 TEST_CASE("run comparison: exposed time of traced runs") {
   const test::TempFolder folder;
   RunSummary traced = summary(1 << 20, 0);

@@ -71,5 +71,14 @@ TEST_CASE("samples: equal ones have no deviation") {
   CHECK(!SampleSums().moments(kCpu));
 }
 
+TEST_CASE("samples: the mean of some, of each quantity that is known") {
+  SampleSums sums;
+  sums.add(of_cpu(10));
+  CHECK(sums.means() == of_cpu(10));  // of one, its digits
+  sums.add(of_cpu(20));
+  CHECK(sums.means()[kCpu] == 15);
+  CHECK(!sums.means()[kGpu]);
+}
+
 }  // namespace
 }  // namespace fsdp::tools

@@ -69,12 +69,28 @@ TEST_CASE("metrics: the summary") {
   CHECK(memory.at("predicted").at("by_category").size() == kMemoryCategories - 1);
   CHECK(json.at("collectives").at("all_gather").at("bytes") == 96);
   CHECK(json.at("communication").is_null());
+  CHECK(json.at("restarts") == 0);
+  CHECK(json.at("save_stall_share").is_null());
+  summary.costs = {.restarts = 2,
+                   .lost_s = 30.5,
+                   .detection_s = 4,
+                   .restart_s = 8,
+                   .save_stall_s = 1,
+                   .save_write_s = 5};
   summary.overlap = CommunicationOverlap{
       .by_kind = {{"all_gather", {.time_ns = 5'000'000, .exposed_ns = 2'000'000}}},
       .compute_ns = 1'000'000'000,
       .exposed_ns = 2'000'000};
   write_summary(folder / "metrics.json", summary);
-  const Json communication = read_json_file(folder / "metrics.json").at("communication");
+  const Json again = read_json_file(folder / "metrics.json");
+  CHECK(again.at("restarts") == 2);
+  CHECK(again.at("lost_s") == 30.5);
+  CHECK(again.at("detection_s") == 4);
+  CHECK(again.at("restart_s") == 8);
+  CHECK(again.at("save_stall_s") == 1);
+  CHECK(again.at("save_write_s") == 5);
+  CHECK(again.at("save_stall_share") == 0.2);
+  const Json communication = again.at("communication");
   CHECK(communication.at("exposed_s") == 0.002);
   CHECK(communication.at("compute_s") == 1);
   CHECK(communication.at("by_kind").at("all_gather").at("time_s") == 0.005);

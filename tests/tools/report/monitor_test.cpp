@@ -60,6 +60,40 @@ TEST_CASE("monitor: a short run has one row, and a run that goes on adds to them
   }
 }
 
+TEST_CASE("monitor: later a row is the mean of its samples, over all starts of a run") {
+  const test::TempFolder folder;
+  const auto file = folder / "monitor.rank0.csv";
+  std::atomic<int> readings = 0;
+  const auto take = [&](int samples, std::chrono::milliseconds later) {
+    const int until = readings + 1 + samples;
+    uint64_t busy = 0, ticks = 0;
+    Monitor monitor(
+        {.file = file, .interval = 5ms, .detailed = 10ms, .later = later, .counters = [&] {
+           const int reading = ++readings;
+           if (reading > until) return HostCounters{.busy = busy, .ticks = ticks};
+           busy += 10 * static_cast<uint64_t>(reading % 2), ticks += 100;
+           return HostCounters{.busy = busy, .ticks = ticks};
+         }});
+    while (readings < until) std::this_thread::sleep_for(1ms);
+    monitor.stop();
+    return monitor.sums().of[kResident].count;
+  };
+  // Two rows of one sample each, of 0 % and 10 %; then each of four samples, and the rest.
+  const auto samples = static_cast<int>(take(8, 20ms));
+  CHECK(samples >= 8);
+  const std::string text = read_file(file);
+  CAPTURE(text);
+  CHECK(test::contains(text, "Z,0.0,"));
+  CHECK(test::contains(text, "Z,10.0,"));
+  CHECK(test::contains(text, "Z,5.0,"));
+  const int rows = lines_of(file) - 1;
+  CHECK(rows == 2 + (samples - 2 + 3) / 4);
+  CHECK(take(8, 1h) >= 8);  // the first rows are there already
+  CHECK(lines_of(file) - 1 == rows + 1);
+  const auto all = static_cast<int>(take(8, 0ms));
+  CHECK(lines_of(file) - 1 == rows + 1 + all);
+}
+
 TEST_CASE("monitor: the rest of an interval counts from its half on") {
   const test::TempFolder folder;
   using Clock = std::chrono::steady_clock;

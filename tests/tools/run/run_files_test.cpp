@@ -22,7 +22,8 @@ TEST_CASE("run files: a run that could not begin leaves no folder, one with resu
   const test::TempFolder folder;
   const fs::path run = folder / "run";
   fs::create_directories(run / "checkpoints");
-  for (const char* name : {"run_args.json", "config.yaml", "metrics.jsonl", "run.lock"}) {
+  for (const char* name :
+       {"run_args.json", "config.yaml", "progress.json", "metrics.jsonl", "run.lock"}) {
     folder.write(std::string("run/") + name, "x");
   }
   forget_directory(run);
@@ -42,6 +43,22 @@ TEST_CASE("run files: what comes after the checkpoint is cut, the results of an 
         "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n");
   CHECK(!fs::exists(folder / "metrics.json"));
   for (const std::string_view result : kTrainerFiles.names) CHECK(!fs::exists(folder / result));
+}
+
+TEST_CASE("run files: the end of a log is cut in its place, a line within it by a new file") {
+  const test::TempFolder folder;
+  const std::string first = "{\"step\":1,\"loss\":3}\n", second = "{\"step\":2,\"loss\":2}\n";
+  const auto stays = [&](const std::string& text) {
+    folder.write("metrics.jsonl", text);
+    fs::remove(folder / "same");
+    fs::create_hard_link(folder / "metrics.jsonl", folder / "same");
+    go_on_in_directory(folder.path(), folder.path(), {.steps = 2});
+    CHECK(read_file(folder / "metrics.jsonl") == first + second);
+    return fs::equivalent(folder / "metrics.jsonl", folder / "same");
+  };
+  CHECK(stays(first + second + "{\"step\":3,\"loss\":1}\n{\"step\":4,"));
+  CHECK(stays(first + second));
+  CHECK(!stays(first + "hello\n" + second));
 }
 
 TEST_CASE("run files: a new directory gets the lines of the run that it begins in") {

@@ -526,6 +526,18 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
   CHECK(loss_of(2, LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
 }
 
+TEST_CASE("trainer: between two steps the totals are those of the last one that is finished") {
+  std::vector<int64_t> finished;
+  run(1, {.steps = 10,
+          .eval_every = 4,
+          .schedule = {.peak = 0.03, .total = 10},
+          .save_every = 8,
+          .save = [](const TrainTotals&, bool) {},
+          .between_steps = [&](const TrainTotals& totals) { finished.push_back(totals.steps); }});
+  // One step behind the one that is issued, but where an evaluation or save has waited for it.
+  CHECK(finished == std::vector<int64_t>{0, 1, 2, 4, 4, 5, 6, 8, 8, 9});
+}
+
 // What is kept besides the session is all that the loop needs: the state of the session stands for
 // itself here, it goes on in the same process.
 TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from it logs the rest") {

@@ -79,7 +79,6 @@ std::vector<Rule> training_rules() {
       {to("train.schedule.kind"), {"lr_scheduler_type"}},
       {take_optimizer, {"optim"}},
       {refuse("its sums over rows and columns do not work on shards"), {"adafactor"}},
-      {take_steps_to("train.log_every"), {"logging_steps"}},
       {whole_to("train.seed"), {"seed"}},
       {same("train.seed is that of the data's order too"), {"data_seed"}},
       {on_to("data.last_batch", "drop_last"), {"dataloader_drop_last"}},
@@ -94,6 +93,7 @@ std::vector<Rule> training_rules() {
         "evaluation_strategy", "eval_steps", "save_strategy", "save_steps",
         "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "bf16", "fp16",
         "fsdp", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap", "deepspeed"}},
+      {together, {"logging_strategy", "logging_steps"}},
   });
 }
 
@@ -144,7 +144,6 @@ std::vector<Rule> other_rules() {
       {same("fsdp train trains, fsdp eval evaluates"), {"do_train", "do_eval", "do_predict"}},
       {same("an evaluation has the rows of a training pass"),
        {"per_device_eval_batch_size", "per_gpu_eval_batch_size", "eval_accumulation_steps"}},
-      {same("logs come every train.log_every steps"), {"logging_strategy"}},
       {leave("a run's first evaluation is that of train.eval_every"),
        {"eval_on_start", "eval_delay"}},
       {same("a saved model is in safetensors, a checkpoint in one folder"),

@@ -116,7 +116,17 @@ void take_save_best(Adoption& adoption, const Given& strategy, const Given* step
   if (steps) adoption.leave(*steps, "no effect with \"best\"");
 }
 
+void take_logging(Adoption& adoption) {
+  const Given* strategy = adoption.find("logging_strategy");
+  const Given* steps = adoption.find("logging_steps");
+  if (strategy && strategy->one() == "epoch")
+    return take_interval(adoption, {"train.log_every", "steps", strategy, steps});
+  if (strategy) same("logs come every train.log_every steps")(*strategy, adoption);
+  if (steps) take_steps_to("train.log_every")(*steps, adoption);
+}
+
 void take_intervals(Adoption& adoption) {
+  take_logging(adoption);
   const Given* old_name = adoption.find("evaluation_strategy");
   const Given* new_name = adoption.find("eval_strategy");
   if (old_name && new_name) old_name->refuse("expected eval_strategy alone, got both");

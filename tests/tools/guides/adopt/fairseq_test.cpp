@@ -44,7 +44,7 @@ TEST_CASE("adopt fairseq: the guide's command for 13B on 8 GPUs") {
   CHECK(c.train.loss_scale.initial == 4);
   CHECK(c.train.recompute.mode == RecomputeMode::kFull);
   CHECK_FALSE(c.train.save);
-  CHECK(c.train.log_every == 1);
+  CHECK(c.train.log_every.steps == 1);
   CHECK(c.train.seed == 1);
   CHECK(c.fsdp.options.strategy == comm::Strategy::kFullShard);
   CHECK(c.runtime.launch.threads == 20);

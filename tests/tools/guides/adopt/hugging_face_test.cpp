@@ -38,7 +38,7 @@ TEST_CASE("adopt hf: the template guide's file") {
   CHECK(c.train.optimizer.beta2 == 0.999);
   CHECK(c.train.dtype == DType::kF16);
   CHECK(c.train.reduce_dtype == DType::kF16);
-  CHECK(c.train.log_every == 1);
+  CHECK(c.train.log_every.steps == 1);
   CHECK(c.checkpoint.interval().steps == 10);
   CHECK(c.checkpoint.keep == 2);
   CHECK(c.fsdp.options.strategy == comm::Strategy::kFullShard);
@@ -137,7 +137,12 @@ TEST_CASE("adopt hf: how long, how often") {
   CHECK(a.config.train.schedule.kind == optim::ScheduleKind::kLinear);
   CHECK(a.config.train.optimizer.weight_decay == 0);
   CHECK(a.config.checkpoint.interval().steps == 500);
-  CHECK(a.config.train.log_every == 500);
+  CHECK(a.config.train.log_every.steps == 500);
+  a = adopted("logging_strategy: epoch\nlogging_steps: 7\n");
+  CHECK(a.config.train.log_every.epoch);
+  CHECK(a.says("logging_steps: 7 (a.yaml:2): no effect with \"epoch\""));
+  a = adopted("logging_strategy: steps\nlogging_steps: 7\n");
+  CHECK(a.config.train.log_every.steps == 7);
   CHECK(refusal("per_device_train_batch_size: 0\n") ==
         "a.yaml:1: per_device_train_batch_size: expected an integer from 1, got \"0\"");
   CHECK(refusal("warmup_ratio: 3\n") ==

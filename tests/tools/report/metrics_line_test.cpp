@@ -1,0 +1,59 @@
+// Lines of metrics.jsonl: those that a run has written, and texts that look like them.
+#include "tools/report/metrics_line.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+#include "tools/report/metrics.h"
+
+namespace fsdp::tools {
+namespace {
+
+TEST_CASE("metrics line: what a run writes is read") {
+  const test::TempFolder folder;
+  MetricsLog log(folder / "metrics.jsonl");
+  log.step({.totals = {.steps = 7}, .loss = 2.5, .grad_norm = NAN, .learning_rate = 1.5e-7});
+  log.evaluation({.step = 7, .epoch = 0.5, .loss = 3, .sequences = 9});
+  const std::string text = read_file(folder / "metrics.jsonl");
+  const size_t end = text.find('\n');
+  const auto step = MetricsLine::read(std::string_view(text).substr(0, end));
+  const auto evaluation =
+      MetricsLine::read(std::string_view(text).substr(end + 1, text.size() - end - 2));
+  REQUIRE(step);
+  CHECK(step->step() == 7);
+  CHECK(!step->is_evaluation());
+  CHECK(step->text("loss") == "2.5");
+  CHECK(step->text("grad_norm") == "null");
+  CHECK(!step->number("grad_norm"));
+  CHECK(step->number("learning_rate") == 1.5e-7);
+  CHECK(step->text("no such key") == "");
+  REQUIRE(evaluation);
+  CHECK(evaluation->is_evaluation());
+  CHECK(evaluation->number("validation_loss") == 3);
+  CHECK(evaluation->text("sequences") == "9");
+}
+
+TEST_CASE("metrics line: spaces, as another program writes them") {
+  const auto line = MetricsLine::read("{\"step\": 3, \"loss\": -1e-3}\r");
+  REQUIRE(line);
+  CHECK(line->step() == 3);
+  CHECK(line->number("loss") == -1e-3);
+}
+
+TEST_CASE("metrics line: cut lines, and lines of somebody else") {
+  for (const char* text :
+       {"", "hello", "{", "{}", "{\"step\":1}", "{\"loss\":1}", "{\"step\":1,\"loss\":2",
+        "{\"step\":1,\"loss\":}", "{\"step\":1,\"loss\":inf}", "{\"step\":1,\"loss\":-nan}",
+        "{\"step\":1.5,\"loss\":2}", "{\"step\":null,\"loss\":2}", "{\"step\":1,\"loss\":\"2\"}",
+        "{\"step\":1,loss:2}", "{\"step\":1,\"loss\":2}{\"step\":2,\"loss\":2}", "[1,2]",
+        "{\"step\":1,\"loss\":[1,2]}"}) {
+    CAPTURE(text);
+    CHECK(!MetricsLine::read(text));
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,68 @@
+// Cutting a line into names and numbers.
+#include "tools/report/metrics_line.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace fsdp::tools {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r";
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(kSpaces);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
+}
+
+template <typename T>
+std::optional<T> number_in(std::string_view text) {
+  T value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool is_value(std::string_view text) {
+  if (text == "null") return true;
+  // from_chars() also takes the names of values that are no numbers.
+  return text.find_first_of("in") == text.npos && number_in<double>(text);
+}
+
+}  // namespace
+
+std::optional<MetricsLine> MetricsLine::read(std::string_view line) {
+  line = trimmed(line);
+  if (!line.starts_with('{') || !line.ends_with('}')) return std::nullopt;
+  MetricsLine out;
+  out.values_.reserve(12);
+  for (std::string_view rest = line.substr(1, line.size() - 2); !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    const std::string_view pair = rest.substr(0, end);
+    const size_t colon = pair.find(':');
+    if (colon == pair.npos) return std::nullopt;
+    const std::string_view name = trimmed(pair.substr(0, colon));
+    const std::string_view value = trimmed(pair.substr(colon + 1));
+    if (name.size() < 2 || name.front() != '"' || name.back() != '"') return std::nullopt;
+    if (!is_value(value)) return std::nullopt;
+    out.values_.emplace_back(name.substr(1, name.size() - 2), value);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  const std::optional<int64_t> step = number_in<int64_t>(out.text("step"));
+  if (!step || (out.text("loss").empty() && !out.is_evaluation())) return std::nullopt;
+  out.step_ = *step;
+  return out;
+}
+
+std::string_view MetricsLine::text(std::string_view key) const {
+  for (const auto& [name, value] : values_) {
+    if (name == key) return value;
+  }
+  return {};
+}
+
+std::optional<double> MetricsLine::number(std::string_view key) const {
+  return number_in<double>(text(key));
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,32 @@
+// A line of metrics.jsonl that is read again: names and the texts of their numbers. A run of weeks
+// has half a million lines, of which JSON values would take 3 s and 3 GB. Not here: writing them
+// (metrics.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fsdp::tools {
+
+// Refers to the text that it was read from.
+class MetricsLine {
+ public:
+  // None for a line that no run has written whole: an object of numbers and nulls with a step and a
+  // loss.
+  static std::optional<MetricsLine> read(std::string_view line);
+
+  int64_t step() const { return step_; }
+  bool is_evaluation() const { return !text("validation_loss").empty(); }
+  // As it stands there, "1.5" or "null"; "": the line, of an older program, has no such key.
+  std::string_view text(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;  // none: null, or no such key
+
+ private:
+  std::vector<std::pair<std::string_view, std::string_view>> values_;
+  int64_t step_ = 0;
+};
+
+}  // namespace fsdp::tools

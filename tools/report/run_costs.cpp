@@ -1,0 +1,84 @@
+// Contract: tools/report/run_costs.h.
+#include "tools/report/run_costs.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/io/file.h"
+#include "core/io/json.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr double kBetweenWrites = 0.1;  // seconds
+
+// Always as long, so that a shorter text leaves nothing of a longer one.
+std::string text_of(const RunProgress& progress) {
+  Json json = {
+      {"seen", progress.seen}, {"step", progress.step}, {"wall_time_s", progress.wall_time_s}};
+  visit_costs(progress.costs, [&](const char* key, const auto& value) { json[key] = value; });
+  constexpr size_t kLength = 511;
+  std::string text = json.dump();
+  text.resize(kLength, ' ');
+  return text + "\n";
+}
+
+}  // namespace
+
+RunProgress read_progress(const std::filesystem::path& file) {
+  const Json json = read_json_file(file);
+  try {
+    RunProgress progress = {
+        .seen = json.at("seen"), .step = json.at("step"), .wall_time_s = json.at("wall_time_s")};
+    visit_costs(progress.costs,
+                [&](const char* key, auto& value) { value = json.value(key, value); });
+    return progress;
+  } catch (const JsonError& error) {
+    fail("{}: {}", file.string(), error.what());
+  }
+}
+
+RunProgress begin_again(const RunProgress& before, const TrainTotals& kept, double ended_before) {
+  RunProgress now = {.step = kept.steps, .wall_time_s = kept.wall_time_s, .costs = before.costs};
+  ++now.costs.restarts;
+  now.costs.lost_s += std::max(before.wall_time_s - kept.wall_time_s, 0.0);
+  if (before.seen > 0) now.costs.detection_s += std::max(ended_before - before.seen, 0.0);
+  return now;
+}
+
+// The first text is on the disk when this returns; the later ones replace it in its place.
+ProgressFile::ProgressFile(const std::filesystem::path& path, const RunProgress& begin,
+                           std::function<double()> age)
+    : now_(begin), begun_at_(begin.step), age_(std::move(age)) {
+  write_file_atomically(path, text_of(begin));
+  file_.open(path, std::ios::in | std::ios::out);
+}
+
+void ProgressFile::step(const TrainTotals& totals, bool end) {
+  if (!file_.is_open() || totals.steps == begun_at_) return;
+  const double now = unix_time();
+  const bool first = now_.seen == 0;
+  if (first && now_.costs.restarts > 0) now_.costs.restart_s += age_();
+  if (!first && !end && now - now_.seen < kBetweenWrites) return;
+  now_.seen = now;
+  now_.step = totals.steps;
+  now_.wall_time_s = totals.wall_time_s;
+  write();
+}
+
+void ProgressFile::add_save(double stall_s, double write_s) {
+  now_.costs.save_stall_s += stall_s;
+  now_.costs.save_write_s += write_s;
+}
+
+void ProgressFile::write() {
+  file_.clear();
+  file_.seekp(0);
+  file_ << text_of(now_) << std::flush;
+}
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace fsdp::tools
