@@ -231,6 +231,7 @@ struct CheckpointSection {
   bool verify = true;
   bool required = true;
   int64_t max_steps_back = 2;
+  bool unit_hashes = false;
 };
 
 struct FsdpSection {

@@ -328,6 +328,12 @@ TrainTotals TrainingRun::progress_before() const {
   return before;
 }
 
+std::function<void(int64_t step)> TrainingRun::note_unit_hashes() {
+  if (!config_.checkpoint.unit_hashes) return {};
+  agree(rank_.world, [this] { unit_hashes_.emplace(*session_, directory_); });
+  return [this](int64_t step) { unit_hashes_->note(step); };
+}
+
 TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
@@ -344,7 +350,8 @@ TrainTotals TrainingRun::train() {
                    .resume = progress_before(),
                    .save_every = save_every(),
                    .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
-                   .between_steps = [this] { watch_checkpoint(false); }},
+                   .between_steps = [this] { watch_checkpoint(false); },
+                   .before_update = note_unit_hashes()},
                   progress, metrics);
   try {
     BatchSource batches = training();
@@ -362,6 +369,8 @@ TrainTotals TrainingRun::train() {
     }
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
+    const std::string problem = unit_hashes_ ? unit_hashes_->sync() : "";
+    if (!problem.empty()) say("warning: " + problem);
     return totals;
   } catch (const AgreedError& error) {
     watch_checkpoint(true);  // one that is being written may be the last

@@ -107,7 +107,8 @@ int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps;
 // A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
 void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
-  watch_checkpoint(true);  // the one before
+  watch_checkpoint(true);                  // the one before
+  if (unit_hashes_) unit_hashes_->sync();  // of the steps before it
   const bool again = !failed_checkpoint_.empty();
   checkpoints().start(totals);
   if (config_.checkpoint.async && !again && !last) return;

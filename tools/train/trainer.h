@@ -40,6 +40,9 @@ struct TrainerOptions {
   // here. Collective.
   std::function<void(const TrainTotals& totals, bool last)> save = {};
   std::function<void()> between_steps = {};  // no collective in it; none: nothing
+  // Sees the reduced gradients of this step, counted from 1, before they are used. Collective;
+  // none: nobody looks.
+  std::function<void(int64_t step)> before_update = {};
 };
 
 class Trainer {
