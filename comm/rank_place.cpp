@@ -22,9 +22,25 @@ const CallRecord* began_last(const std::vector<RingSnapshot>& rings) {
   return last;
 }
 
+// The group whose call has been under way the longest; "": there is none.
+std::string_view waits_longest_in(const std::vector<RingSnapshot>& rings) {
+  std::string_view name;
+  int64_t since = 0;
+  for (const RingSnapshot& ring : rings) {
+    for (const CallRecord& call : ring.records) {
+      if (call.state != CallState::kStarted || (!name.empty() && call.started_ns >= since))
+        continue;
+      name = ring.name;
+      since = call.started_ns;
+    }
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string place_of(const HostPhase& host, const std::vector<RingSnapshot>& rings) {
+  if (waits_longest_in(rings) == kCheckpointGroup) return kCheckpointGroup;
   const CallRecord* call = began_last(rings);
   if (!call) return host.whole;
   if (!host.whole.empty() && kind_of(host.whole) != kind_of(call->phase.whole)) return host.whole;

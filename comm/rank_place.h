@@ -4,7 +4,9 @@
 // [Note: where a rank is] The host of a rank runs ahead of its device, by up to a step, and between
 // two steps it is in no phase. So the call that the device began last says where the rank is: the
 // phase in which it was issued, and its unit. Where the host is at something else by now (an
-// evaluation, a checkpoint), the host says it.
+// evaluation, a checkpoint), the host says it. A thread that writes a checkpoint beside the steps
+// has a group of its own, and its messages have no unit: while one of them has been under way
+// longer than all other calls, the rank waits there.
 #pragma once
 
 #include <string>
@@ -13,6 +15,9 @@
 #include "comm/collective_ring.h"
 
 namespace fsdp::comm {
+
+// Name of the group of the ranks' threads that write a checkpoint.
+inline constexpr const char* kCheckpointGroup = "checkpoint";
 
 // "step 12, backward, unit blocks.1". Calls of no one unit (the norm of all gradients) are of their
 // phase alone: "step 12, optimizer". "": the rank has said nothing yet.

@@ -2,6 +2,7 @@
 #include "core/trace_phases.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 
 namespace fsdp {
@@ -15,9 +16,10 @@ size_t TracePhases::begin(std::string name) {
   return phases_.size() - 1;
 }
 
+// Of an error the phase stays with the listener: who reports it asks later.
 void TracePhases::end(size_t phase) {
   open_.pop_back();
-  if (listener_) listener_(open_);
+  if (listener_ && std::uncaught_exceptions() == 0) listener_(open_);
   if (trace_) phases_.at(phase).last = trace_->next_sequence();
 }
 

@@ -1,6 +1,6 @@
 // The phases of a run: steps, with their forward, backward and update, and evaluations. Who asks is
-// told of every change. In a timeline each phase becomes a slice of the lane "step".
-// Not here: what the streams ran (core/trace.h).
+// told of every change, but of no end by an exception. In a timeline each phase becomes a slice of
+// the lane "step". Not here: what the streams ran (core/trace.h).
 //
 // [Note: when a phase runs] A phase consists of the work that the host issues between begin() and
 // end(). Its slice covers the time in which the compute stream ran this work, so no stream has to

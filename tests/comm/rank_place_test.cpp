@@ -73,3 +73,19 @@ TEST_CASE("rank place: what the host is at beside steps") {
   rank.enter({});
   CHECK(rank.place() == "evaluation, forward, unit blocks.0");
 }
+
+TEST_CASE("rank place: a checkpoint that a thread writes, while it waits longest") {
+  Rank rank;
+  const auto writers = rank.rings.add(kCheckpointGroup, {0, 1});
+  rank.enter({"step 7", "backward"});
+  const int64_t gathered = issue(rank.gather, "blocks.1");
+  rank.gather->start(gathered);
+  const int64_t message = writers->issue({.kind = "exchange"});
+  writers->start(message);
+  CHECK(rank.place() == "step 7, backward, unit blocks.1");  // which has waited longer
+  rank.gather->finish(gathered);
+  rank.reduce->start(issue(rank.reduce, "blocks.1"));
+  CHECK(rank.place() == "checkpoint");
+  writers->finish(message);
+  CHECK(rank.place() == "step 7, backward, unit blocks.1");
+}

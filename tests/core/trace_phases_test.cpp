@@ -44,6 +44,22 @@ TEST_CASE("phases are drawn over what the compute stream ran of them, and nest")
   CHECK(drawn["saving"] == std::pair<int64_t, int64_t>{9000, 9500});
 }
 
+TEST_CASE("who is told of phases is not told of an end by an exception") {
+  std::vector<std::string> told;
+  TracePhases phases(nullptr, [&](const std::vector<std::string>& open) { told = open; });
+  { const PhaseScope step(&phases, "step 1"); }
+  CHECK(told.empty());
+  try {
+    const PhaseScope step(&phases, "checkpoint");
+    throw 1;
+  } catch (int) {
+  }
+  CHECK(told == std::vector<std::string>{"checkpoint"});
+  CHECK(phases.innermost().empty());
+  const PhaseScope step(&phases, "step 2");
+  CHECK(told == std::vector<std::string>{"step 2"});
+}
+
 TEST_CASE("what a recording takes of memory grows with it, also with long names") {
   Trace trace;
   CHECK(bytes_of(trace) == 0);

@@ -48,16 +48,19 @@ class Collector {
                      .values = values.slice(share.first, Shape{share.count})});
   }
 
+  // `shard`: (n), of the segment: its master or gradient.
+  void add_shard(const comm::ParameterSegment& segment, const Tensor& shard) {
+    for (const ShardPiece& piece : segment.layout.pieces(session_.sharded().mesh().shard_index())) {
+      const auto index = static_cast<size_t>(piece.parameter);
+      add(*segment.layout.parameters()[index].parameter, "", piece.parameter_begin,
+          shard.slice(piece.shard_begin, Shape{piece.count}));
+    }
+  }
+
   void add_masters(bool trainable) {
-    const comm::FullySharded& sharded = session_.sharded();
-    for (const auto& unit : sharded.units()) {
+    for (const auto& unit : session_.sharded().units()) {
       for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
-        if (segment.trainable != trainable) continue;
-        for (const ShardPiece& piece : segment.layout.pieces(sharded.mesh().shard_index())) {
-          const auto index = static_cast<size_t>(piece.parameter);
-          add(*segment.layout.parameters()[index].parameter, "", piece.parameter_begin,
-              segment.master.slice(piece.shard_begin, Shape{piece.count}));
-        }
+        if (segment.trainable == trainable) add_shard(segment, segment.master);
       }
     }
   }
@@ -118,6 +121,20 @@ std::vector<StatePartOwned> owned_frozen(Session& session) {
   return std::move(collector.parts);
 }
 
+std::vector<OwnedUnit> owned_units(Session& session) {
+  std::vector<OwnedUnit> units;
+  for (const auto& unit : session.sharded().units()) {
+    if (!unit->gradients) continue;
+    const comm::ParameterSegment& segment = *unit->parameters.trainable();
+    Collector weights(session, true), gradients(session, true);
+    weights.add_shard(segment, segment.master);
+    gradients.add_shard(segment, unit->gradients->shard());
+    units.push_back(
+        {unit->name, std::move(weights.parts), std::move(gradients.parts), segment.home});
+  }
+  return units;
+}
+
 void read_in_stretches(const Tensor& values,
                        const std::function<void(const std::byte* data, size_t bytes)>& use) {
   const auto stretch = static_cast<int64_t>(kStretchBytes / size_of(values.dtype()));
@@ -175,16 +192,20 @@ StateHash hash_over_ranks(comm::Communicator& world, const StateHash& mine) {
   return all;
 }
 
-namespace {
-
-StateHash hash_parts(Session& session, const std::vector<StatePartOwned>& parts) {
+StateHash hash_of(const std::vector<StatePartOwned>& parts) {
   StateHasher hasher;
   for (const StatePartOwned& part : parts) {
     hasher.begin(part);
     read_in_stretches(part.values, [&](const std::byte* data, size_t n) { hasher.add(data, n); });
     hasher.end();
   }
-  return hash_over_ranks(session.world(), hasher.sum());
+  return hasher.sum();
+}
+
+namespace {
+
+StateHash hash_parts(Session& session, const std::vector<StatePartOwned>& parts) {
+  return hash_over_ranks(session.world(), hash_of(parts));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,16 @@ std::vector<StatePartOwned> owned_frozen(Session& session);
 // replicas share is on each of them.
 std::vector<StatePartOwned> held_state(Session& session, bool optimizer);
 
+// A unit that is trained: the weights that this rank keeps, and their reduced gradients where the
+// clipper finds them, between backward and update. `access`: what is read of the gradients comes
+// between begin and end.
+struct OwnedUnit {
+  std::string name;
+  std::vector<StatePartOwned> weights, gradients;
+  std::shared_ptr<ShardAccess> access;
+};
+std::vector<OwnedUnit> owned_units(Session& session);  // in unit order
+
 // Copies the values to the host, a stretch at a time; `use` gets them in order.
 void read_in_stretches(const Tensor& values,
                        const std::function<void(const std::byte* data, size_t bytes)>& use);
@@ -53,6 +64,8 @@ class StateHasher {
   bool weights_ = false;
   std::string pending_;
 };
+
+StateHash hash_of(const std::vector<StatePartOwned>& parts);  // of this rank's
 
 // Of all ranks' parts. Collective.
 StateHash hash_over_ranks(comm::Communicator& world, const StateHash& mine);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "comm/rank_place.h"
 #include "core/io/file.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/run_folder.h"
@@ -47,7 +48,7 @@ RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& conf
   facts_.working_directory = fs::current_path().string();
   facts_.base_hash = hash_frozen(session);
   if (!config_.async) return;
-  writers_ = session.world().duplicate("checkpoint");
+  writers_ = session.world().duplicate(comm::kCheckpointGroup);
   staging_.emplace(session);
 }
 
@@ -147,8 +148,23 @@ RunCheckpoints::~RunCheckpoints() {
   if (thread_.joinable()) thread_.join();
 }
 
+namespace {
+
+// Of the thread that trains, unless it is in the phase already.
+struct CheckpointPhase {
+  explicit CheckpointPhase(const Session& session)
+      : phase(
+            session.phases() && session.phases()->innermost() != kName ? session.phases() : nullptr,
+            kName) {}
+  static constexpr const char* kName = "checkpoint";
+  PhaseScope phase;
+};
+
+}  // namespace
+
 void RunCheckpoints::start(const TrainTotals& totals) {
   FSDP_CHECK(!write_, "[checkpoint] start: a write has not been finished");
+  const CheckpointPhase phase(session_);
   write_ = std::make_unique<Write>();
   write_->best_before = best_;
   judge(totals);
@@ -197,6 +213,7 @@ void RunCheckpoints::carry_out(comm::Communicator& world, Write& write) const {
 
 std::optional<RunCheckpoints::Written> RunCheckpoints::finish() {
   if (!write_) return {};
+  const CheckpointPhase phase(session_);  // also of an error of the thread
   if (thread_.joinable()) thread_.join();
   const std::unique_ptr<Write> write = std::move(write_);
   if (write->error) {

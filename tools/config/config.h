@@ -247,6 +247,7 @@ struct CheckpointSection {
   bool verify = true;
   bool required = true;
   int64_t max_steps_back = 2;
+  bool unit_hashes = false;
 
   static constexpr Interval kUsual = {.seconds = 30 * 60};
   Interval interval() const { return every.value_or(kUsual); }

@@ -296,6 +296,10 @@ void visit(Visitor& v, CheckpointSection& c, const TrainConfig& all) {
   v.field("max_steps_back", c.max_steps_back,
           "how many damaged checkpoints --resume passes over on its way to an older one",
           {.range = from(0)});
+  v.field("unit_hashes", c.unit_hashes,
+          "hashes of each unit's weights and gradient, every step: fsdp replay names the unit in "
+          "which a difference began",
+          {.needs = {written}});
 }
 
 void visit(Visitor& v, SampleSection& c, const TrainConfig& all) {

@@ -38,6 +38,7 @@ void check_tokens_below(int64_t rows, const TokenCache& cache, const TokenSource
   const auto check = [&](const Document& document, const Place& place) {
     int32_t beyond = -1;
     encoder.encode(document, [&](std::span<const int32_t> ids) {
+      source.text.tell(ids.size());
       const auto is_beyond = [&](int32_t id) { return id >= rows; };
       const auto found = std::find_if(ids.begin(), ids.end(), is_beyond);
       if (beyond < 0 && found != ids.end()) beyond = *found;

@@ -29,7 +29,8 @@ void check_utf8(std::string_view text, const std::string& file, int64_t first_li
 }
 
 // Piece by piece, each of whole characters, so that a large file is not in memory all at once.
-void check_text(std::string_view text, const MappedFile& file, size_t first_byte) {
+void check_text(std::string_view text, const MappedFile& file, size_t first_byte,
+                const TextOptions& options) {
   int64_t line = 1;
   while (!text.empty()) {
     size_t end = std::min(text.size(), kForgetBytes);
@@ -39,6 +40,7 @@ void check_text(std::string_view text, const MappedFile& file, size_t first_byte
     check_utf8(piece, file.path().string(), line, first_byte);
     line += std::count(piece.begin(), piece.end(), '\n');
     first_byte += end;
+    options.tell(end);
     text.remove_prefix(end);
     if (!text.empty()) forget_pages(file);
   }
@@ -226,6 +228,7 @@ std::vector<SkippedRow> for_each_row(const MappedFile& mapped, std::string_view 
     const std::string where = fmt::format("{}:{}", file, row.line);
     std::optional<RowParts> parts;
     ++number;
+    options.tell(1);
     try {
       parts = row.read(where);
     } catch (const Error& error) {
@@ -257,7 +260,7 @@ std::vector<SkippedRow> documents_of(const std::filesystem::path& file, const Te
   if (text.empty()) return {{file.string(), 0, "the file is empty"}};
   check_kind(mapped, options.format);
   if (has_rows(file, options)) return for_each_row(mapped, text, options, use);
-  check_text(text, mapped, skipped);
+  check_text(text, mapped, skipped, options);
   use({.text = text, .place = {.begin = skipped}, .file = &mapped});
   return {};
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/work_progress.h"
 #include "core/io/file.h"
 #include "tools/data/document.h"
 #include "tools/data/row_template.h"
@@ -32,7 +33,11 @@ struct TextOptions {
   BadRows bad_rows = BadRows::kFail;
   std::shared_ptr<const RowTemplate> row_template = nullptr;  // null: that of the format
   Lines lines = Lines::kTogether;
+  comm::WorkProgress* progress = nullptr;  // is told of what is read; null: nobody waits
 
+  void tell(uint64_t read) const {
+    if (progress) progress->add(read);
+  }
   // The template of the format where there is no other; null: a row's text is one field.
   std::shared_ptr<const RowTemplate> template_of_rows() const;
 };

@@ -82,24 +82,26 @@ FileStamp status_of(const std::filesystem::path& file) {
 }
 
 // Piece by piece: a large file is not in memory all at once.
-uint64_t checksum_of(const MappedFile& file) {
+uint64_t checksum_of(const MappedFile& file, const TextOptions& options) {
   const std::string_view text = file.text();
   uint64_t sum = checksum(text.substr(0, kForgetBytes));
   for (size_t first = kForgetBytes; first < text.size(); first += kForgetBytes) {
     forget_pages(file);
+    options.tell(kForgetBytes);
     sum = mixed(sum) + checksum(text.substr(first, kForgetBytes));
   }
   return sum;
 }
 
-FileStamp stamp_of(const std::filesystem::path& file) {
+FileStamp stamp_of(const std::filesystem::path& file, const TextOptions& options) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   FileStamp stamp = status_of(file);
   if (nanoseconds(now) - std::max(stamp.modified, stamp.changed) < 2'000'000'000) stamp.changed = 0;
   const MappedFile mapped(file);
   stamp.size = mapped.size();
-  stamp.content = checksum_of(mapped);
+  stamp.content = checksum_of(mapped, options);
+  options.tell(1);
   return stamp;
 }
 
@@ -109,11 +111,11 @@ bool same_status(const FileStamp& a, const FileStamp& b) {
 }
 
 // Compares contents where the status does not decide; an unchanged file's stamp is renewed then.
-bool unchanged(const std::filesystem::path& file, FileStamp& stamp) {
+bool unchanged(const std::filesystem::path& file, FileStamp& stamp, const TextOptions& options) {
   const FileStamp now = status_of(file);
   if (now.size != stamp.size) return false;
   if (stamp.changed != 0 && same_status(now, stamp)) return true;
-  const FileStamp renewed = stamp_of(file);
+  const FileStamp renewed = stamp_of(file, options);
   if (renewed.size != stamp.size || renewed.content != stamp.content) return false;
   stamp = renewed;
   return true;
@@ -218,7 +220,8 @@ std::string reason_to_build(const std::filesystem::path& cache, const TokenSourc
   bool renewed = false;
   for (size_t i = 0; i < stamps.size(); ++i) {
     const FileStamp before = stamps[i];
-    if (!unchanged(source.files[i], stamps[i])) return source.files[i].string() + " has changed";
+    if (!unchanged(source.files[i], stamps[i], source.text))
+      return source.files[i].string() + " has changed";
     renewed = renewed || !same_status(before, stamps[i]);
   }
   if (renewed) renew_stamps(file, footer, stamps);
@@ -229,7 +232,8 @@ std::string reason_to_build(const std::filesystem::path& cache, const TokenSourc
 // Tokens into a file, and what follows them.
 class TokenWriter {
  public:
-  explicit TokenWriter(const std::filesystem::path& cache) : file_(cache) {}
+  TokenWriter(const std::filesystem::path& cache, comm::WorkProgress* progress)
+      : file_(cache), progress_(progress) {}
 
   void write(std::span<const int32_t> ids) {
     tokens_ += static_cast<int64_t>(ids.size());
@@ -265,8 +269,10 @@ class TokenWriter {
     append(&footer, sizeof footer - sizeof footer.checksum);
     footer.checksum = checksum(tail);
     append(&footer.checksum, sizeof footer.checksum);
-    file_.write(tail);
-    file_.commit();
+    in_storage([&] {
+      file_.write(tail);
+      file_.commit();
+    });
     return tokens_;
   }
 
@@ -275,44 +281,51 @@ class TokenWriter {
     const std::string_view bytes(reinterpret_cast<const char*>(block_.data()),
                                  block_.size() * sizeof(int32_t));
     checksums_.push_back(checksum(bytes));
-    file_.write(bytes);
+    in_storage([&] { file_.write(bytes); });
     block_.clear();
+  }
+  template <typename Call>
+  void in_storage(const Call& call) {
+    progress_ ? progress_->during(call) : call();
   }
 
   AtomicFile file_;
+  comm::WorkProgress* progress_;  // null: nobody waits
   int64_t tokens_ = 0;
   std::vector<int32_t> block_;
   std::vector<uint64_t> checksums_;
   std::vector<ExampleSpan> examples_;
 };
 
-// What a process that was killed has left beside the file. A day: one that is younger may be
-// another process's, on any host.
+// What processes that were killed have left beside the file. A minute: a host may not see the locks
+// of another, whose process writes all the time. A day: some file systems have no locks.
 void remove_abandoned(const std::filesystem::path& cache) {
   namespace fs = std::filesystem;
   const std::string prefix = cache.filename().string() + ".";
-  const auto oldest = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  const auto now = fs::file_time_type::clock::now();
   std::error_code unreadable;
   for (const auto& item : fs::directory_iterator(cache.parent_path(), unreadable)) {
     const std::string name = item.path().filename().string();
-    const bool temporary = name.starts_with(prefix) && name.ends_with(".tmp");
-    if (temporary && item.last_write_time(unreadable) < oldest) fs::remove(item, unreadable);
+    if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
+    const auto age = now - item.last_write_time(unreadable);
+    if (unreadable || age < std::chrono::minutes(1)) continue;
+    if (age > std::chrono::hours(24) || is_abandoned(item)) fs::remove(item, unreadable);
   }
 }
 
 int64_t build(const std::filesystem::path& cache, const TokenSource& source,
               const Tokenizer& tokenizer) {
-  remove_abandoned(cache);
   // All stamps before any text is read: what changes later does not fit its stamp. A text that
   // changes while it is read would give tokens of neither state, so it is compared once more.
   std::vector<FileStamp> stamps;
-  for (const auto& file : source.files) stamps.push_back(stamp_of(file));
-  TokenWriter writer(cache);
+  for (const auto& file : source.files) stamps.push_back(stamp_of(file, source.text));
+  TokenWriter writer(cache, source.text.progress);
   const RowEncoder encoder(tokenizer, source.form, source.document_separator);
   size_t remembered = 0;  // tokens since pages were forgotten
   const UseDocument use = [&](const Document& document) {
     const ExampleSpan span = encoder.encode(document, [&](std::span<const int32_t> ids) {
       writer.write(ids);
+      source.text.tell(ids.size());
       remembered += ids.size();
       if (document.file == nullptr || remembered < kForgetBytes / kBytesOfToken) return;
       forget_pages(*document.file);
@@ -328,7 +341,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   }
   for (size_t i = 0; i < stamps.size(); ++i) {
     FileStamp read = stamps[i];
-    FSDP_CHECK(unchanged(source.files[i], read),
+    FSDP_CHECK(unchanged(source.files[i], read, source.text),
                "{}: the file changed while its tokens were made; start again when it is complete",
                source.files[i].string());
   }
@@ -354,6 +367,7 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
 
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
                              const Tokenizer& tokenizer) {
+  remove_abandoned(cache);
   CacheResult out;
   out.reason = reason_to_build(cache, source, tokenizer, out.tokens);
   if (out.reason.empty()) return out;
@@ -371,8 +385,9 @@ CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSour
   return out;
 }
 
-TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer)
-    : file_(cache) {
+TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer,
+                       comm::WorkProgress* progress)
+    : file_(cache), progress_(progress) {
   const CheckedFooter checked = read_footer(file_, tokenizer);
   FSDP_CHECK(checked.problem.empty(), "{}: this token cache cannot be used: {}; delete it",
              cache.string(), checked.problem);
@@ -408,6 +423,7 @@ void TokenCache::check(size_t first, size_t count) const {
   for (size_t block = first / kBlock; block < blocks_of(first + count); ++block) {
     if (!checked_[block]) check_block(block);
     checked_[block] = true;
+    if (progress_) progress_->add(kBlock);
     read_bytes_ += kBlock * sizeof(int32_t);
     if (read_bytes_ < kForgetBytes) continue;
     forget_pages(file_);

@@ -43,8 +43,9 @@ struct CacheResult {
 
 // Makes the cache if it is absent, cut short, stale, or has a damaged footer. A cache is stale when
 // the text files have other sizes or contents, or when the tokenizer or the options are others.
-// Creates the folder. Does not read the tokens of a cache that exists: see TokenCache::check.
-// Error that names the text file when it changes while its tokens are made.
+// Creates the folder; removes what a process that is gone has left of the file. Does not read the
+// tokens of a cache that exists: see TokenCache::check. `source.text.progress` is told of what is
+// done. Error that names the text file when it changes while its tokens are made.
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
                              const Tokenizer& tokenizer);
 
@@ -52,7 +53,9 @@ CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSour
 class TokenCache {
  public:
   // Error when the file is absent, made by another tokenizer, or damaged outside its tokens.
-  TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer);
+  // `progress` is told of the tokens that are checked; null: nobody waits.
+  TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer,
+             comm::WorkProgress* progress = nullptr);
 
   // Call it before tokens [first, first + count) are used. The first check of a block compares the
   // block with its checksum. Error that names the file when a block is damaged or holds a token
@@ -74,6 +77,7 @@ class TokenCache {
   void check_block(size_t block) const;
 
   MappedFile file_;
+  comm::WorkProgress* progress_;
   std::span<const int32_t> tokens_;        // of file_
   std::span<const ExampleSpan> examples_;  // of file_
   std::string_view skipped_;               // of file_

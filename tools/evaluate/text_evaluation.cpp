@@ -90,6 +90,7 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
   data::TokenSource source;
   source.files.assign(options.files.begin(), options.files.end());
   source.text.field = options.field;
+  source.text.progress = world.rings()->progress().get();
   source.document_separator = model.tokenizer->end_of_text() >= 0;
   EvaluatedData out;
   out.cache = open_token_cache(world, options.cache, source, *model.tokenizer);

@@ -1,8 +1,6 @@
 // Appending, and putting back what was written in part.
 #include "tools/report/line_log.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/io/file.h"
 
@@ -14,9 +12,10 @@ LineLog::LineLog(const std::filesystem::path& path) : path_(path), file_(path, s
   written_ = std::filesystem::file_size(path, unknown);
 }
 
-void LineLog::append(const std::string& line) {
+void LineLog::append_record(std::string_view bytes) {
   if (path_.empty()) return;
-  pending_ += line + "\n";
+  pending_ += bytes;
+  ++lines_pending_;
   retry();
 }
 
@@ -26,6 +25,7 @@ void LineLog::retry() {
   if (file_.good()) {
     written_ += pending_.size();
     pending_.clear();
+    lines_pending_ = 0;
     return;
   }
   // A part of the line may be in the file.
@@ -48,10 +48,10 @@ std::string LineLog::sync() {
 }
 
 std::string LineLog::problem() const {
-  const auto lines = std::count(pending_.begin(), pending_.end(), '\n');
-  return lines == 0 ? ""
-                    : fmt::format("{}: {} line{} cannot be written; is the disk full?",
-                                  path_.string(), lines, lines == 1 ? "" : "s");
+  return lines_pending_ == 0
+             ? ""
+             : fmt::format("{}: {} line{} cannot be written; is the disk full?", path_.string(),
+                           lines_pending_, lines_pending_ == 1 ? "" : "s");
 }
 
 }  // namespace fsdp::tools

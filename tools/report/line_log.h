@@ -1,10 +1,12 @@
-// A file to which lines are appended while a run goes on: metrics.jsonl, monitor.rank<r>.csv.
+// A file to which lines, or records, are appended while a run goes on: metrics.jsonl,
+// monitor.rank<r>.csv, unit_hashes.bin.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 namespace fsdp::tools {
 
@@ -16,7 +18,8 @@ class LineLog {
   LineLog() = default;
   explicit LineLog(const std::filesystem::path& path);  // goes on with a file that is there
   bool is_empty() const { return written_ == 0 && pending_.empty(); }
-  void append(const std::string& line);
+  void append(const std::string& line) { append_record(line + "\n"); }
+  void append_record(std::string_view bytes);  // as it is
   // "metrics.jsonl: 3 lines cannot be written; is the disk full?"; "": all are.
   std::string problem() const;
   void retry();  // to write what could not be written
@@ -28,6 +31,7 @@ class LineLog {
   std::ofstream file_;
   uintmax_t written_ = 0;  // bytes of whole lines in the file
   std::string pending_;    // lines that are not
+  int64_t lines_pending_ = 0;
 };
 
 }  // namespace fsdp::tools

@@ -13,6 +13,7 @@
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
+#include "tools/run/difference_origin.h"
 #include "tools/run/training_run.h"
 
 namespace fsdp::tools {
@@ -41,11 +42,13 @@ class Replay {
 
   int run() {
     Session& session = run_.prepare();
-    const int64_t first = plan_.resume.manifest->step() + 1;
+    batches_ = run_.training();
+    schedule_ = run_.config().schedule();
+    skipped_ = plan_.resume.manifest->progress.skipped;
     const std::string other = what_rounds();
     exact_ = other.empty();
     say(fmt::format(
-        "steps {} to {}, {}", first, plan_.last,
+        "steps {} to {}, {}", first(), plan_.last,
         exact_ ? "compared to the bit" : fmt::format("compared to {:g}: {}", tolerance(), other)));
     const bool steps_equal = replay_steps(session);
     const bool state_equal = compare_state(session);
@@ -74,42 +77,71 @@ class Replay {
     return std::abs(recorded - computed) <= tolerance() * std::max(std::abs(recorded), 1e-30);
   }
 
-  bool replay_steps(Session& session) {
-    const BatchSource batches = run_.training();
-    const optim::Schedule schedule = run_.config().schedule();
-    int64_t compared = 0;
-    for (int64_t done = plan_.resume.manifest->step(); done < plan_.last; ++done) {
-      const StepValues now = step(session, batches, schedule, done);
-      const auto recorded = plan_.recorded.find(done + 1);
-      if (recorded == plan_.recorded.end()) continue;
-      ++compared;
-      const auto [loss, norm] = recorded->second;
-      if (equal(loss, now.loss) && equal(norm, now.grad_norm)) continue;
-      say(
-          fmt::format("step {} is the first that differs: loss {} recorded, {} computed; gradient "
-                      "norm {} recorded, {} computed",
-                      done + 1, loss, now.loss, norm, now.grad_norm));
-      // To the checkpoint, whose state says in which unit it began.
-      while (++done < plan_.last) step(session, batches, schedule, done);
-      return false;
-    }
-    say(fmt::format("{} logged steps: equal", compared));
-    return true;
-  }
+  int64_t first() const { return plan_.resume.manifest->step() + 1; }
 
-  // As Trainer does it.
-  StepValues step(Session& session, const BatchSource& batches, const optim::Schedule& schedule,
-                  int64_t done) {
-    const StepValues now = session
-                               .train_step(batches.get(done), schedule.rate(done - before_.skipped),
-                                           static_cast<uint32_t>(done), spikes_.limit())
-                               .read();
+  // As Trainer does it. `look` is called when the step's gradients are there.
+  StepValues compute(
+      Session& session, int64_t step, const std::function<void()>& look = [] {}) {
+    session.forward_backward(batches_.get(step - 1), static_cast<uint32_t>(step - 1), true);
+    look();
+    const double rate = schedule_.rate(step - 1 - before_.skipped);
+    const StepValues now = session.update(rate, spikes_.limit()).read();
     if (now.skipped == kNotSkipped) {
       spikes_.add(now.grad_norm);
     } else {
       before_.skipped += session.scales_loss() || now.skipped == kSpike;
     }
     return now;
+  }
+
+  bool replay_steps(Session& session) {
+    UnitHasher hasher(session);
+    const bool has_hashes = exact_ && plan_.hashes.units == hasher.units();
+    int64_t logged = 0, hashed = 0;
+    ComparedStep now = {.before = StepBefore::kCheckpoint};
+    for (now.step = first(); now.step <= plan_.last; ++now.step) {
+      const auto hashes = plan_.hashes.steps.find(now.step);
+      const bool is_hashed = has_hashes && hashes != plan_.hashes.steps.end();
+      const StepValues values = compute(session, now.step, [&] {
+        if (is_hashed) now.computed = hasher.hash();
+      });
+      const std::string difference = difference_in_log(now, values);
+      std::string origin;
+      if (is_hashed) {
+        now.recorded = hashes->second;
+        origin = origin_of(hasher.units(), now);
+      }
+      if (!difference.empty() || !origin.empty()) {
+        say(fmt::format("step {} is the first that differs: {}", now.step,
+                        difference.empty() ? "in the hashes of its units" : difference));
+        if (is_hashed) say(origin.empty() ? "the hashes of its units are equal" : origin);
+        // To the checkpoint, whose state says more.
+        for (int64_t step = now.step + 1; step <= plan_.last; ++step) compute(session, step);
+        return false;
+      }
+      logged += now.equal_loss.has_value();
+      hashed += is_hashed;
+      now.before = is_hashed ? StepBefore::kEqual : StepBefore::kNoHashes;
+    }
+    say(fmt::format("{} logged steps: equal", logged));
+    last_is_hashed_ = now.before == StepBefore::kEqual;
+    if (hashed > 0) {
+      say(fmt::format("{} steps: hashes of the weights and gradients of {} units: equal", hashed,
+                      hasher.units().size()));
+    }
+    return true;
+  }
+
+  // What the log has otherwise; "": nothing. Notes whether it has the loss.
+  std::string difference_in_log(ComparedStep& step, const StepValues& now) const {
+    const auto recorded = plan_.recorded.find(step.step);
+    step.equal_loss.reset();
+    if (recorded == plan_.recorded.end()) return "";
+    const auto [loss, norm] = recorded->second;
+    step.equal_loss = equal(loss, now.loss);
+    if (*step.equal_loss && equal(norm, now.grad_norm)) return "";
+    return fmt::format("loss {} recorded, {} computed; gradient norm {} recorded, {} computed",
+                       loss, now.loss, norm, now.grad_norm);
   }
 
   bool compare_state(Session& session) {
@@ -133,6 +165,12 @@ class Replay {
       return true;
     }
     name_difference(session, *stored);
+    if (last_is_hashed_) {
+      say(fmt::format(
+          "the weights before step {} and its gradients are equal: the difference began "
+          "in the optimizer's update of this step, or in the checkpoint",
+          plan_.last));
+    }
     return false;
   }
 
@@ -198,6 +236,9 @@ class Replay {
   TrainingRun run_;
   TrainTotals before_;  // of the checkpoint; its counts of skipped steps and norms go on
   SpikeRule spikes_;
+  BatchSource batches_;
+  optim::Schedule schedule_;
+  bool last_is_hashed_ = false;  // the last step was compared by its hashes, and is equal
 };
 
 }  // namespace
@@ -277,6 +318,7 @@ ReplayPlan plan_replay(const fs::path& run, int64_t step) {
   const fs::path& before = std::prev(next)->second;
   plan.last = next == all.end() ? step : next->first;
   if (next != all.end()) plan.next = next->second;
+  plan.hashes = read_unit_hashes(run, std::prev(next)->first + 1, plan.last);
   plan.resume.checkpoint = before;
   plan.resume.manifest = read_manifest(before);
   plan.resume.run_directory = run;

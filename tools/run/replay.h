@@ -1,12 +1,12 @@
 // fsdp replay: computes steps of a run again, from the checkpoint before them, and compares what it
-// finds with what the run has written: loss and gradient norm of every logged step, and the state
-// of the next checkpoint. It writes nothing. Not here: going on with a run
-// (tools/checkpoint/resume.h).
+// finds with what the run has written: loss and gradient norm of every logged step, the hashes of
+// its units where the run has kept them, and the state of the next checkpoint. It writes nothing.
+// Next: difference_origin.h. Not here: going on with a run (tools/checkpoint/resume.h).
 //
 // [Note: how equal] On the number of ranks that did the steps, and in fixed order on any number,
 // everything has to be equal to the bit. Else sums are formed in another order: losses and
 // norms are compared to kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative,
-// and states are not.
+// and hashes and states are not.
 #pragma once
 
 #include <filesystem>
@@ -16,6 +16,7 @@
 #include <string>
 
 #include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/unit_hashes.h"
 #include "tools/engine/session.h"
 #include "tools/launch/launch.h"
 
@@ -36,6 +37,7 @@ struct ReplayPlan {
   std::filesystem::path next;  // the checkpoint that it comes to; empty: there is none
   int64_t last = 0;            // the step that it ends with: of `next`, or the one asked for
   std::map<int64_t, RecordedStep> recorded;
+  UnitHashes hashes = {};
 };
 
 // Error, which says what can be replayed, when `step` cannot.

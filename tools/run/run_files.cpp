@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "core/text/byte_size.h"
 #include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/guests.h"
 #include "tools/report/result_files.h"
 
@@ -61,6 +62,7 @@ std::vector<std::string> take_log(const fs::path& directory, const fs::path& log
 std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs::path& run_before,
                                             const TrainTotals& before) {
   std::vector<std::string> notes = take_log(directory, run_before / "metrics.jsonl", before);
+  keep_unit_hashes(directory, run_before, before.steps);
   fs::remove(directory / "metrics.json");
   for (const auto* files : config::guests_of<ResultFiles>()) {
     for (const std::string_view name : files->names) fs::remove(directory / name);

@@ -394,6 +394,12 @@ TrainTotals TrainingRun::progress_before() const {
   return before;
 }
 
+std::function<void(int64_t step)> TrainingRun::note_unit_hashes() {
+  if (!config_.checkpoint.unit_hashes) return {};
+  agree(rank_.world, [this] { unit_hashes_.emplace(*session_, directory_); });
+  return [this](int64_t step) { unit_hashes_->note(step); };
+}
+
 TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   const int64_t log_every = config_.train.log_every.steps;
@@ -424,7 +430,8 @@ TrainTotals TrainingRun::train() {
            [this](const TrainTotals& totals) {
              watch_checkpoint(false);
              progress_file_.step(totals);
-           }},
+           },
+       .before_update = note_unit_hashes()},
       progress, metrics);
   try {
     BatchSource batches = training();
@@ -443,6 +450,8 @@ TrainTotals TrainingRun::train() {
     }
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
+    const std::string problem = unit_hashes_ ? unit_hashes_->sync() : "";
+    if (!problem.empty()) say("warning: " + problem);
     return totals;
   } catch (const RollBack&) {
     watch_checkpoint(true);

@@ -19,6 +19,7 @@
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/settled_plan.h"
+#include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/save_model.h"
@@ -110,6 +111,7 @@ class TrainingRun {
   void keep_directory();
   TrainTotals progress_before() const;
   BatchRanges left_out() const;
+  std::function<void(int64_t step)> note_unit_hashes();
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
@@ -172,6 +174,7 @@ class TrainingRun {
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
   bool without_checkpoints_ = false;           // there is no place for them
+  std::optional<UnitHashLog> unit_hashes_;     // none: the run keeps none
   std::string failed_checkpoint_;              // why the last one is not there; "": it is
   int64_t durable_step_ = 0;                   // of the last complete checkpoint
   ProgressFile progress_file_;

@@ -149,7 +149,8 @@ void TrainingRun::check_room() {
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
 void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
   const auto began = std::chrono::steady_clock::now();
-  watch_checkpoint(true);  // the one before
+  watch_checkpoint(true);                  // the one before
+  if (unit_hashes_) unit_hashes_->sync();  // of the steps before it
   const bool again = !failed_checkpoint_.empty();
   last_save_ = last;
   checkpoints().start(totals);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "comm/exchange.h"
@@ -131,6 +132,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
     } catch (const Error& error) {
       fail("{}", config::with_place(config, error.what()));
     }
+    text_.progress = world.rings()->progress().get();
     tokenizer_name_ = tools::tokenizer_name(config);
     try {
       tokenizer_ = data::make_tokenizer(tokenizer_name_);
@@ -347,6 +349,28 @@ void check_same_tokens(comm::Communicator& world, const data::TokenCache& cache,
 
 }  // namespace
 
+namespace {
+
+// What the rank says that it is at, while alive. Of an error it stays: who reports it asks later.
+class WorkPhase {
+ public:
+  WorkPhase(comm::Communicator& world, const std::string& name)
+      : rings_(*world.rings()), before_(rings_.phase()) {
+    rings_.set_phase({.whole = name, .innermost = name});
+  }
+  ~WorkPhase() {
+    if (std::uncaught_exceptions() == 0) rings_.set_phase(before_);
+  }
+  WorkPhase(const WorkPhase&) = delete;
+  WorkPhase& operator=(const WorkPhase&) = delete;
+
+ private:
+  comm::CollectiveRings& rings_;
+  comm::HostPhase before_;
+};
+
+}  // namespace
+
 // One writer per host; the end of the first agree() is the barrier that the others wait at.
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
@@ -354,12 +378,15 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const data::Tokenizer& tokenizer) {
   const std::filesystem::path cache =
       data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
+  const WorkPhase phase(world, "tokenising");
   const bool writes = first_rank_of_host(world);
   agree(world, [&] {
     if (writes) data::make_token_cache(cache, source, tokenizer);
   });
   std::unique_ptr<data::TokenCache> opened;
-  agree(world, [&] { opened = std::make_unique<data::TokenCache>(cache, tokenizer); });
+  agree(world, [&] {
+    opened = std::make_unique<data::TokenCache>(cache, tokenizer, source.text.progress);
+  });
   check_same_tokens(world, *opened, source);
   return opened;
 }

@@ -88,6 +88,7 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
                                 [this] { return stops_between_micro_steps(); });
       finish_before();
       if (totals_.signal != 0) break;  // the step was dropped
+      if (options_.before_update) options_.before_update(step + 1);
       issued->learning_rate = next_rate();
       issued->norm_limit = spikes_.limit();
       issued->handle = session_.update(issued->learning_rate, issued->norm_limit);

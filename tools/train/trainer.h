@@ -48,6 +48,9 @@ struct TrainerOptions {
   std::function<void(const TrainTotals& totals, bool last)> save = {};
   // Gets the totals of the last step that is finished. No collective in it; none: nothing.
   std::function<void(const TrainTotals& totals)> between_steps = {};
+  // Sees the reduced gradients of this step, counted from 1, before they are used. Collective;
+  // none: nobody looks.
+  std::function<void(int64_t step)> before_update = {};
 };
 
 // The run is to go on from its last checkpoint, without the batches since then up to this one.

@@ -204,6 +204,9 @@ TEST_CASE(
   config.checkpoint.best = config::BestMetric::kTrainLoss;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     Session session = place_session(world, test::checkpoint_options());
+    std::vector<std::string> at;
+    TracePhases phases(nullptr, [&](const std::vector<std::string>& open) { at = open; });
+    session.set_phases(&phases);
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     world.barrier();
     // In the place of the folder.
@@ -214,7 +217,9 @@ TEST_CASE(
     world.barrier();
     checkpoints.start({.steps = 1, .recent_losses = {1}});
     while (!checkpoints.is_done()) std::this_thread::yield();
+    CHECK(at.empty());
     CHECK_THROWS_AS(checkpoints.finish(), AgreedError);
+    CHECK(at == std::vector<std::string>{"checkpoint"});  // what a report says of the rank
     CHECK(!checkpoints.best());
     world.barrier();
     if (world.rank() == 0) std::filesystem::remove(folder / "checkpoints");

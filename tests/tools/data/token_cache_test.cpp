@@ -18,8 +18,9 @@ namespace fsdp::data {
 namespace {
 
 using std::chrono::hours;
+using std::chrono::minutes;
 
-void age(const std::filesystem::path& file, hours by) {
+void age(const std::filesystem::path& file, minutes by) {
   std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) - by);
 }
 
@@ -103,6 +104,34 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(!std::filesystem::exists(old));
   CHECK(std::filesystem::exists(young));
   CHECK(std::filesystem::exists(other));
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "after a minute what nobody writes any more goes, whoever needs the file") {
+  make();
+  const auto dead = folder.write("deep/er/x.tokens.1-0.tmp", "half");
+  age(dead, minutes(2));
+  AtomicFile alive(cache);  // of a process that waits for its disk
+  std::filesystem::path written;
+  for (const auto& item : std::filesystem::directory_iterator(cache.parent_path())) {
+    if (item.path().extension() == ".tmp" && item.path() != dead) written = item.path();
+  }
+  age(written, minutes(2));
+  CHECK(!make().built);
+  CHECK(!std::filesystem::exists(dead));
+  CHECK(std::filesystem::exists(written));
+}
+
+TEST_CASE_FIXTURE(Fixture, "who waits is told of what is done, of tokens and of rows") {
+  comm::WorkProgress progress;
+  source.text.progress = &progress;
+  make();
+  const uint64_t made = progress.own();
+  CHECK(made > 0);
+  const TokenCache opened(cache, tokenizer, &progress);
+  CHECK(progress.own() == made);
+  opened.check(0, 1);
+  CHECK(progress.own() > made);
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -86,4 +86,35 @@ TEST_CASE("replay: the steps of a run are computed again; a number that was chan
   CHECK(lines[1].starts_with("step 4 is the first that differs: loss 0.5 recorded, "));
 }
 
+TEST_CASE("replay: hashes of units say in which unit a difference began") {
+  const test::TempFolder folder;
+  const std::filesystem::path run = folder / "run";
+  ResumeRequest request = {.overrides = test::tiny_run(folder, run)};
+  request.overrides.erase(request.overrides.begin() + 2);  // model.layers
+  request.overrides.insert(request.overrides.end(),
+                           {"model.layers=3", "train.steps=4", "train.log_every=4",
+                            "checkpoint.every=2", "checkpoint.unit_hashes=true"});
+  test::lines_of_run(request);
+  const std::string next = (run / "checkpoints/step-4").string();
+  CHECK(replayed(run, 4, 2) ==
+        std::pair(test::Lines{"steps 3 to 4, compared to the bit", "1 logged steps: equal",
+                              "2 steps: hashes of the weights and gradients of 4 units: equal",
+                              next + ": weights and optimizer state: equal"},
+                  0));
+  // On another number of ranks sums round otherwise.
+  CHECK(replayed(run, 4, 1).first.size() == 3);
+  // The gradient of blocks.1, the second unit of the file, in the record before the last.
+  std::string hashes = read_file(run / "unit_hashes.bin");
+  hashes[hashes.size() - (8 + 4 * 16) - 3 * 16 + 8] ^= 1;
+  hashes[hashes.size() - (8 + 4 * 16) - 2 * 16 + 8] ^= 1;
+  write_file_atomically(run / "unit_hashes.bin", hashes);
+  CHECK(replayed(run, 4, 2) ==
+        std::pair(test::Lines{"steps 3 to 4, compared to the bit",
+                              "step 3 is the first that differs: in the hashes of its units",
+                              "the difference began in unit blocks.1: of step 3 its gradient is "
+                              "the first in backward that differs; weights are equal",
+                              next + ": weights and optimizer state: equal"},
+                  1));
+}
+
 }  // namespace fsdp::tools

@@ -3,7 +3,9 @@
 #include "tools/train/train_data.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -97,6 +99,57 @@ TEST_CASE("train data: errors that all ranks agree on") {
         "run.yaml:7: data.train: " + missing.data.train[0] + ": no such file");
   missing.data.train.clear();
   CHECK(test::contains(error_on(2, missing), "data.train"));
+}
+
+// Of a text it hands on one part after the other, each after a pause.
+class SlowTokenizer : public data::ByteTokenizer {
+ public:
+  SlowTokenizer(size_t parts, std::chrono::milliseconds pause) : parts_(parts), pause_(pause) {}
+  void encode_to(std::string_view text, data::SpecialTokens special,
+                 const UseIds& use) const override {
+    if (text.size() < parts_) return ByteTokenizer::encode_to(text, special, use);
+    const size_t part = text.size() / parts_;
+    for (size_t i = 0; i < parts_; ++i) {
+      std::this_thread::sleep_for(pause_);
+      ByteTokenizer::encode_to(text.substr(i * part, part), special, use);
+    }
+  }
+
+ private:
+  size_t parts_;
+  std::chrono::milliseconds pause_;
+};
+
+TEST_CASE("train data: ranks wait for one that makes tokens as long as it goes on") {
+  const test::TempFolder folder;
+  data::TokenSource source = {.files = {folder.write("a.txt", "abcdefgh")}};
+  std::vector<std::string> phases(2);
+  const auto error_with = [&](const data::Tokenizer& tokenizer) {
+    return test::error_of([&] {
+      comm::run_local_ranks(2,
+                            [&](comm::Communicator& world) {
+                              std::string& phase = phases[static_cast<size_t>(world.rank())];
+                              data::TokenSource told = source;
+                              told.text.progress = world.rings()->progress().get();
+                              world.rings()->set_phase({.whole = "before", .innermost = {}});
+                              try {
+                                open_token_cache(world, (folder / "cache").string(), told,
+                                                 tokenizer);
+                                phase = world.rings()->phase().whole;
+                              } catch (const Error&) {
+                                phase = world.rings()->phase().whole;
+                                throw;
+                              }
+                            },
+                            {.timeout = std::chrono::milliseconds(500)});
+    });
+  };
+  const std::chrono::milliseconds pause(100);
+  CHECK(error_with(SlowTokenizer(8, pause)) == "");
+  CHECK(phases == std::vector<std::string>{"before", "before"});
+  source.document_separator = false;  // other tokens
+  CHECK(test::contains(error_with(SlowTokenizer(1, 15 * pause)), "rank 1 waited 0.5 s for rank 0"));
+  CHECK(phases == std::vector<std::string>{"tokenising", "tokenising"});
 }
 
 // deepseek-llm-7b has 100,015 tokens and 102,400 rows.
