@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/launch/status.h"
+
 namespace fsdp::tools {
 namespace {
 
