@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ctrl-C, SIGTERM and SIGHUP end a run at a step boundary, on all ranks, with its metrics and model
-# written; a second signal ends it at once. Output that nobody reads ends nothing.
+# Ctrl-C, SIGTERM and SIGHUP end a run at a step boundary, on all ranks, with its metrics, checkpoint and
+# model written; a second signal ends it at once. Output that nobody reads ends nothing and holds nothing.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 source "$(dirname "$0")/../support/e2e.sh"
 
@@ -9,6 +9,7 @@ cat >config.yaml <<'YAML'
 model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2}
 data: {train: text.txt, sequence_length: 16}
 train: {steps: 10000000, batch: 4, log_every: 10, schedule: {kind: constant}}
+checkpoint: {every: 10000000}
 YAML
 
 # interrupt NAME SIGNAL EXPECTED_STATUS WHOM command...: starts the command, sends the signal to it or
@@ -41,18 +42,22 @@ interrupt() {
     [ "$status" = "$expected" ] || fail "$name: status $status instead of $expected"
   fi
   grep -q '"interrupted": true' "$name/metrics.json" || fail "$name: metrics.json does not say so"
-  [ -s "$name/model/model.safetensors" ] || fail "$name: no model"
-  local last
-  last=$(tail -1 "$name/metrics.jsonl" | grep -oE '"step":[0-9]+' | cut -d: -f2)
-  grep -qE "^stopped by .* after step $last\$" "$name.log" || fail "$name: step $last is the last logged"
+  saved "$name"
   [ "$failed" = 0 ] || cat "$name.log"
+}
+# saved NAME: a checkpoint and the model of the step that was logged last, which the run names
+saved() {
+  local name=$1 last
+  [ -s "$name/model/model.safetensors" ] || fail "$name: no model"
+  last=$(tail -1 "$name/metrics.jsonl" | grep -oE '"step":[0-9]+' | cut -d: -f2)
+  "$FSDP" inspect "$name/checkpoints/step-$last" >"$name.inspect" 2>&1 || { fail "$name: no whole checkpoint of step $last"; cat "$name.inspect"; }
+  grep -qE "^stopped by .* after step $last\$" "$name.log" || fail "$name: step $last is the last logged"
 }
 interrupt one_term TERM 143 itself "$FSDP" train
 interrupt threads_term TERM 143 itself "$FSDP" train --local-ranks 2
 interrupt threads_int INT 130 itself "$FSDP" train --local-ranks 2
 interrupt one_hup HUP 129 itself "$FSDP" train
-interrupt one_alrm ALRM 142 itself "$FSDP" train --set checkpoint.every=1000000
-ls one_alrm/checkpoints/step-*/checkpoint.json >/dev/null 2>&1 || fail "one_alrm: no checkpoint with checkpoint.every"
+interrupt one_alrm ALRM 142 itself "$FSDP" train
 # GNU timeout sends its signal to the process and to its group: one of them counts.
 timeout -s TERM 3 "$FSDP" train --config config.yaml --set runtime.run_dir=timeout >timeout.log 2>&1 </dev/null
 [ -s timeout/model/model.safetensors ] || { fail "timeout: two signals at once were two"; cat timeout.log; }
@@ -128,7 +133,7 @@ wait "$pid" 2>/dev/null
 [ $? = 143 ] || fail "set-up: another status than 143"
 rm long.txt
 # Who removes the folder of a run does not lose the model.
-"$FSDP" train --config config.yaml --set runtime.run_dir=removed >removed.log 2>&1 </dev/null &
+"$FSDP" train --config config.yaml --set checkpoint.every=0 runtime.run_dir=removed >removed.log 2>&1 </dev/null &
 pid=$!
 for _ in {1..300}; do [ -s removed/metrics.jsonl ] && break; sleep 0.1; done
 rm -r removed
@@ -143,6 +148,16 @@ if [ -n "${MPIRUN:-}" ]; then
   interrupt mpirun_term TERM any itself $MPIRUN -n 2 "$FSDP" train
   grep -q '^stopped by a signal' mpirun_term.log || fail "mpirun_term: which signal is not known"
   interrupt one_rank_term TERM 143 child $MPIRUN -n 2 "$FSDP" train
+  # It stops reading what they print before they know of the signal.
+  $MPIRUN --mca odls_base_sigkill_timeout 2 -n 2 "$FSDP" train --config config.yaml --set runtime.run_dir=unread \
+    train.log_every=1 >unread.log 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..300}; do [ -s unread/metrics.jsonl ] && break; sleep 0.1; done
+  kill -TERM "$pid"
+  wait "$pid"
+  step=$(tail -1 unread/metrics.jsonl | grep -oE '"step":[0-9]+' | cut -d: -f2)
+  "$FSDP" inspect "unread/checkpoints/step-$step" >unread.inspect 2>&1 || { fail "unread: no whole checkpoint of step $step"; cat unread.inspect; tail -3 unread.log; }
+  [ -s unread/model/model.safetensors ] || fail "unread: no model"
 else
   echo "[SKIP] interrupt under mpirun: no MPI"
 fi

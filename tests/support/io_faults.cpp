@@ -1,6 +1,7 @@
 // Contract: tests/support/io_faults.h. __real_X is the system's function, see ld --wrap.
 #include "tests/support/io_faults.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <dirent.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 namespace fsdp::test {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 struct State {
   std::mutex mutex;
   bool armed = false;
+  IoWitness* witness = nullptr;
   std::string folder;
   IoFaultPlan plan;
   int64_t seen = 0, failed = 0;
@@ -70,13 +73,33 @@ size_t shortened(const char* call, int file, size_t bytes) {
   return strike ? bytes / 2 : bytes;
 }
 
+// The system's call, with a witness where there is one.
+template <typename Real>
+auto shown(IoCall call, const Real& real) {
+  std::unique_lock lock(state().mutex);
+  const State& s = state();
+  const bool concerned = call.file >= 0 ? s.files.contains(call.file) : is_below(call.path.c_str());
+  if (!s.armed || !s.witness || !concerned) {
+    lock.unlock();
+    return real();
+  }
+  s.witness->before_call();
+  const auto result = real();
+  if (call.name == "open") call.file = static_cast<int>(result);
+  if (call.data) call.bytes = static_cast<size_t>(std::max<ssize_t>(result, 0));
+  if (result >= 0) s.witness->after_call(call);
+  return result;
+}
+
 }  // namespace
 
-IoFaults::IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan) {
+IoFaults::IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan,
+                   IoWitness* witness) {
   const std::lock_guard lock(state().mutex);
   State& s = state();
   s.folder = folder.string();
   s.plan = plan;
+  s.witness = witness;
   s.seen = s.failed = 0;
   s.last_failed.clear();
   s.calls.clear();
@@ -129,7 +152,8 @@ int __wrap_open(const char* path, int flags, ...) {
   const mode_t mode = va_arg(arguments, mode_t);  // garbage where there is none, as in glibc
   va_end(arguments);
   if (refuse_path("open", path) != 0) return -1;
-  const int file = __real_open(path, flags, mode);
+  const int file =
+      shown({.name = "open", .path = path}, [&] { return __real_open(path, flags, mode); });
   const std::lock_guard lock(state().mutex);
   if (file >= 0 && state().armed && is_below(path)) state().files.insert(file);
   return file;
@@ -155,22 +179,34 @@ ssize_t __wrap_pread(int file, void* out, size_t bytes, off_t offset) {
 
 ssize_t __wrap_write(int file, const void* data, size_t bytes) {
   if (refuse_file("write", file, ENOSPC) != 0) return -1;
-  return __real_write(file, data, shortened("write", file, bytes));
+  const size_t count = shortened("write", file, bytes);
+  return shown({.name = "write",
+                .file = file,
+                .data = data,
+                .offset = std::max<off_t>(0, ::lseek(file, 0, SEEK_CUR))},
+               [&] { return __real_write(file, data, count); });
 }
 
 ssize_t __wrap_pwrite(int file, const void* data, size_t bytes, off_t offset) {
   if (refuse_file("pwrite", file, ENOSPC) != 0) return -1;
-  return __real_pwrite(file, data, shortened("pwrite", file, bytes), offset);
+  const size_t count = shortened("pwrite", file, bytes);
+  return shown({.name = "pwrite", .file = file, .data = data, .offset = offset},
+               [&] { return __real_pwrite(file, data, count, offset); });
 }
 
-int __wrap_fsync(int file) { return refuse_file("fsync", file) != 0 ? -1 : __real_fsync(file); }
+int __wrap_fsync(int file) {
+  if (refuse_file("fsync", file) != 0) return -1;
+  return shown({.name = "fsync", .file = file}, [&] { return __real_fsync(file); });
+}
 
 int __wrap_rename(const char* from, const char* to) {
-  return refuse_path("rename", to) != 0 ? -1 : __real_rename(from, to);
+  if (refuse_path("rename", to) != 0) return -1;
+  return shown({.name = "rename", .path = to}, [&] { return __real_rename(from, to); });
 }
 
 int __wrap_mkdir(const char* path, mode_t mode) {
-  return refuse_path("mkdir", path) != 0 ? -1 : __real_mkdir(path, mode);
+  if (refuse_path("mkdir", path) != 0) return -1;
+  return shown({.name = "mkdir", .path = path}, [&] { return __real_mkdir(path, mode); });
 }
 
 int __wrap_flock(int file, int operation) {
@@ -219,13 +255,15 @@ int __wrap_stat(const char* path, struct stat* status) {
 }
 
 int __wrap_unlink(const char* path) {
-  return refuse_path("unlink", path) != 0 ? -1 : __real_unlink(path);
+  if (refuse_path("unlink", path) != 0) return -1;
+  return shown({.name = "unlink", .path = path}, [&] { return __real_unlink(path); });
 }
 
 int __wrap_renameat2(int from_folder, const char* from, int to_folder, const char* to,
                      unsigned flags) {
   if (refuse_path("renameat2", to) != 0) return -1;
-  return __real_renameat2(from_folder, from, to_folder, to, flags);
+  return shown({.name = "renameat2", .path = to},
+               [&] { return __real_renameat2(from_folder, from, to_folder, to, flags); });
 }
 
 }  // extern "C"

@@ -1,7 +1,7 @@
 // Lets calls of the system fail that core/io/file.cpp makes for files below a folder: the Nth one
-// once, or from then on. The linker puts these functions in the place of the system's
-// (tools/cmake/Tests.cmake: test_tools), so the product knows nothing of it. Not here: disks that
-// are really full (tests/e2e/resume.sh).
+// once, or from then on; or shows them to a witness (power_loss.h). The linker puts these functions
+// in the place of the system's (tools/cmake/Tests.cmake: test_tools), so the product knows nothing
+// of it. Not here: disks that are really full (tests/e2e/resume.sh).
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,29 @@ struct IoFaultPlan {
   std::string only = {};      // this call alone: "flock"; "": all
 };
 
+// A call that went well. What a call does not have is empty.
+struct IoCall {
+  std::string name = {};
+  std::string path = {};
+  int file = -1;
+  const void* data = nullptr;
+  size_t bytes = 0;  // that were written
+  int64_t offset = 0;
+};
+
+// Sees the calls that change something, in their order: meanwhile other threads wait.
+class IoWitness {
+ public:
+  virtual ~IoWitness() = default;
+  virtual void before_call() = 0;
+  virtual void after_call(const IoCall& call) = 0;
+};
+
 // One at a time; for all threads.
 class IoFaults {
  public:
-  IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan);
+  IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan,
+           IoWitness* witness = nullptr);
   ~IoFaults();
   IoFaults(const IoFaults&) = delete;
   IoFaults& operator=(const IoFaults&) = delete;

@@ -114,6 +114,24 @@ struct RunCheckpoints::Write {
 
 namespace {
 
+// Why it cannot be removed; "": it is. Its name is gone for good before anything that it holds:
+// never half a checkpoint under the name of a whole one, also when the power goes.
+std::string remove_checkpoint(const fs::path& checkpoint, const IoPatience& patience) {
+  const fs::path gone = checkpoint.string() + fmt::format(".{}-0.tmp", ::getpid());
+  std::error_code error;
+  fs::rename(checkpoint, gone, error);
+  if (!error) {
+    try {
+      patiently(patience, [&] { sync_file(checkpoint.parent_path()); });
+    } catch (const SystemError& refused) {
+      fs::rename(gone, checkpoint, error);
+      return refused.what();
+    }
+    fs::remove_all(gone, error);
+  }
+  return error ? error.message() : "";
+}
+
 // The last ones stay, `step` among them, and the best. One that cannot be removed takes space; it
 // is tried again with the next checkpoint.
 std::vector<std::string> remove_old(const fs::path& folder, const IoPatience& patience,
@@ -130,14 +148,9 @@ std::vector<std::string> remove_old(const fs::path& folder, const IoPatience& pa
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     if (at->first > step) continue;
     if (left-- > 0 || best == at->first) continue;
-    // Never half a checkpoint under the name of a whole one.
-    std::error_code error;
-    const fs::path gone = at->second.string() + fmt::format(".{}-0.tmp", ::getpid());
-    fs::rename(at->second, gone, error);
-    if (!error) fs::remove_all(gone, error);
-    if (!error) continue;
-    problems.push_back(
-        fmt::format("{}: cannot be removed: {}", at->second.string(), error.message()));
+    const std::string why = remove_checkpoint(at->second, patience);
+    if (why.empty()) continue;
+    problems.push_back(fmt::format("{}: cannot be removed: {}", at->second.string(), why));
   }
   return problems;
 }

@@ -8,6 +8,7 @@
 #include "tools/config/config.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/run_output.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 
@@ -43,8 +44,9 @@ int train_on_ranks(TrainOptions options) {
     of_machine = is_of_machine(error);
   }
   options.run.config_file = options.given.config;
-  options.run.say = print_at_once;
-  options.run.progress = stdout;
+  RunOutput output(stdout);
+  options.run.say = [&output](const std::string& line) { output.put(line + "\n"); };
+  options.run.progress = &output;
   options.run.local_ranks = options.launch.local_ranks;
   LaunchOptions how = plan.config.runtime.launch;
   how.local_ranks = options.launch.local_ranks;

@@ -67,24 +67,21 @@ void Progress::step(const StepMetrics& metrics) {
     const double now = steady_seconds();
     if (!last && now - shown_at_ < kRefreshSeconds) return;
     shown_at_ = now;
-    std::fprintf(out_, "\r\x1b[K%s", cut_to_width(format_progress(metrics), terminal_).c_str());
+    out_->put("\r\x1b[K" + cut_to_width(format_progress(metrics), terminal_));
     line_open_ = true;
   } else if (last || step == 1 || step % every_ == 0) {
-    std::fprintf(out_, "%s\n", format_progress(metrics).c_str());
+    out_->put(format_progress(metrics) + "\n");
   }
-  std::fflush(out_);
 }
 
 void Progress::note(const std::string& text) {
   if (out_ == nullptr) return;
-  if (line_open_) std::fputs("\r\x1b[K", out_);
+  out_->put((line_open_ ? "\r\x1b[K" : "") + text + "\n");
   line_open_ = false;
-  std::fprintf(out_, "%s\n", text.c_str());
-  std::fflush(out_);
 }
 
 void Progress::end_line() {
-  if (line_open_) std::fputc('\n', out_);
+  if (line_open_) out_->put("\n");
   line_open_ = false;
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
+#include "tools/launch/run_output.h"
 #include "tools/report/train_totals.h"
 
 namespace fsdp::tools {
@@ -20,7 +20,7 @@ class Progress {
  public:
   // out null: silent. `terminal`: the one that shows `out`, or -1; not owned. `every`: steps
   // between plain lines.
-  Progress(std::FILE* out, int terminal, int64_t every)
+  Progress(RunOutput* out, int terminal, int64_t every)
       : out_(out), terminal_(terminal), every_(every) {}
   ~Progress() { end_line(); }
   Progress(const Progress&) = delete;
@@ -32,7 +32,7 @@ class Progress {
   void end_line();  // leaves the live line as it is and goes on below it
 
  private:
-  std::FILE* out_;
+  RunOutput* out_;
   int terminal_;
   int64_t every_;
   double shown_at_ = -1;  // seconds, of a steady clock

@@ -5,7 +5,6 @@
 // (tools/train/trainer.h).
 #pragma once
 
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/run_output.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_report.h"
@@ -46,7 +46,7 @@ struct TrainingRunOptions {
   bool restart_from_scratch = false;
   std::function<void(const std::string& line)>
       say;                        // gets what rank 0 says, and a line of each other
-  std::FILE* progress = nullptr;  // where rank 0 shows it; null: nowhere
+  RunOutput* progress = nullptr;  // where rank 0 shows it; null: nowhere
 };
 
 // The run that rank 0 settles the plan of; where a checkpoint turns out damaged while it is read,

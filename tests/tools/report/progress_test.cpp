@@ -37,7 +37,8 @@ TEST_CASE("progress: a file gets the first, every n-th and the last step, and no
   const test::TempFolder folder;
   std::FILE* file = std::fopen((folder / "out").c_str(), "w");
   {
-    Progress progress(file, -1, 3);
+    RunOutput output(file);
+    Progress progress(&output, -1, 3);
     for (int64_t step = 1; step <= 7; ++step)
       progress.step({.totals = {.steps = step}, .total_steps = 7});
     progress.note("note");

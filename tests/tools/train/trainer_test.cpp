@@ -126,7 +126,8 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       Session session = place_session(world, tiny_options());
       session.initialise(models::from_scratch(3));
-      Progress progress(file, -1, 2);
+      RunOutput output(file);
+      Progress progress(&output, -1, 2);
       MetricsLog log;
       Trainer(session,
               {.steps = 5,
@@ -445,7 +446,8 @@ TEST_CASE(
     session_options.loss_scale = {.initial = 4, .rule = {}};
     Session session = place_session(world, session_options);
     session.initialise(models::from_scratch(3));
-    Progress progress(file, -1, 1);
+    RunOutput output(file);
+    Progress progress(&output, -1, 1);
     MetricsLog log;
     BatchSource source = training(world);
     source.get = [all = source.get](int64_t step) {
