@@ -37,6 +37,7 @@ good even data.train=even.txt
 for async in false true; do
   good "odd_$async" checkpoint.async=$async
   same "odd_$async" even
+  [ "$(summary "odd_$async" restarts)" = 0 ] || fail "odd_$async: a rollback is no restart"
   [ "$(summary "odd_$async" rollbacks)" = 3 ] || fail "odd_$async: $(summary "odd_$async" rollbacks) rollbacks"
   [ "$(tr -d '\n ' <"odd_$async/metrics.json" | grep -o '"left_out_batches":[^"]*')" = '"left_out_batches":[[60,63]],' ] ||
     fail "odd_$async: other batches are left out"

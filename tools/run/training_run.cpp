@@ -343,13 +343,18 @@ void TrainingRun::begin_progress() {
   const TrainTotals kept = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
   RunProgress begin = {.step = kept.steps, .wall_time_s = kept.wall_time_s};
   try {
-    if (is_there(file)) begin = begin_again(read_progress(file), kept, rank_.ended_before);
+    if (is_there(file)) {
+      const RunProgress before = read_progress(file);
+      begin = begin_again(before, kept, rank_.ended_before);
+      if (rolled_back_) begin.costs.restarts = before.costs.restarts;  // the process goes on
+    }
   } catch (const SystemError&) {
     throw;
   } catch (const Error& error) {
     say(fmt::format("note: {}; what earlier failures cost is not known", error.what()));
   }
-  progress_file_ = ProgressFile(file, begin);
+  const auto age = [this] { return rolled_back_ ? 0 : process_age_s(); };
+  progress_file_ = ProgressFile(file, begin, age);
 }
 
 // The model is worth more than the folder that somebody removed during the run.
