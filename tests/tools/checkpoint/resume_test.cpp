@@ -259,8 +259,8 @@ TEST_CASE("resume: files of the run directory that were cut keep no run from goi
     CHECK(p.checkpoint == checkpoint);
     CHECK(!p.finished);
     REQUIRE(p.notes.size() == 2);
-    CHECK(test::contains(p.notes[0], "run_args.json: malformed JSON"));
-    CHECK(test::contains(p.notes[1], "metrics.json: malformed JSON"));
+    CHECK(test::contains(p.notes[0], "run_args.json:1: malformed JSON"));
+    CHECK(test::contains(p.notes[1], "metrics.json:1: malformed JSON"));
   }
 }
 
