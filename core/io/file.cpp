@@ -103,7 +103,7 @@ bool is_folder(const std::filesystem::path& path) { return is_kind(path, S_IFDIR
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
-  if (!open && errno == ENOENT) return names;
+  if (!open && (errno == ENOENT || errno == ENOTDIR)) return names;
   check_call(open != nullptr, folder, "cannot open");
   for (;;) {
     errno = 0;

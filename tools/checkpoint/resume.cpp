@@ -259,7 +259,8 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
       choose_newest(request, checkpoint_folder(plan.config, directory), record, plan);
   if (plan.manifest) return check_steps_back(damaged, plan);
   if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
-  FSDP_CHECK(!record.ended || record.interrupted,
+  const bool had_one = record.last || !damaged.empty();
+  FSDP_CHECK(!record.ended || record.interrupted || had_one,
              "--resume auto: {}: this run has ended and left no checkpoint to go on from; give "
              "another runtime.run_dir",
              directory.string());

@@ -204,7 +204,9 @@ void check_shared_folder(comm::Communicator& world, const fs::path& folder, mill
   agree(world, [&] {
     if (first) write_file_atomically(folder / name, "");
   });
-  const std::vector<int> all = comm::exchange_values(world, int{sees(folder, name, limit)});
+  // A wait for the file system, whatever runtime.timeout_s is.
+  const bool seen = world.rings()->progress()->during([&] { return sees(folder, name, limit); });
+  const std::vector<int> all = comm::exchange_values(world, int{seen});
   std::error_code ignored;
   if (first) fs::remove(folder / name, ignored);
   for (int rank = 0; rank < world.size(); ++rank) {

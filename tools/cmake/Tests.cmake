@@ -17,6 +17,7 @@ set(test_environment "OMP_WAIT_POLICY=passive;SOURCE=${PROJECT_SOURCE_DIR}"
     "FSDP=${PROJECT_BINARY_DIR}/fsdp;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
     "FSDP_EMULATED=${PROJECT_BINARY_DIR}/fsdp_emulated"
     "TEST_CUDA_EMULATOR=${PROJECT_BINARY_DIR}/test_cuda_emulator"
+    "LYING_FOLDER_LIBRARY=${PROJECT_BINARY_DIR}/libfsdp_lying_folder.so"
     "OMPI_MCA_mpi_yield_when_idle=1")  # as comm/mpi_transport.cpp: blocking calls leave the core
 set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none)
 if(FSDP_HAVE_MPI)
@@ -41,13 +42,16 @@ target_compile_definitions(fsdp_source_folder PRIVATE FSDP_SOURCE_DIR="${PROJECT
 
 # what every test may use: tests/support, the layers, and outside libraries
 file(GLOB support CONFIGURE_DEPENDS ${tests}/support/*.cpp)
-list(REMOVE_ITEM support ${tests}/support/source_folder.cpp)
+list(REMOVE_ITEM support ${tests}/support/source_folder.cpp ${tests}/support/lying_folder.cpp)
 add_library(fsdp_test_base INTERFACE)
 target_link_libraries(fsdp_test_base INTERFACE fsdp_tools_commands doctest::doctest
                       nlohmann_json::nlohmann_json yaml-cpp fsdp_source_folder)
 add_library(fsdp_test_support STATIC ${support})
 target_link_libraries(fsdp_test_support PUBLIC fsdp_test_base)
 fsdp_precompile(fsdp_test_support <doctest/doctest.h>)
+# For LD_PRELOAD of scripts.
+add_library(fsdp_lying_folder SHARED ${tests}/support/lying_folder.cpp)
+target_link_libraries(fsdp_lying_folder PRIVATE ${CMAKE_DL_LIBS})
 add_library(fsdp_test_main OBJECT ${tests}/main.cpp)
 target_link_libraries(fsdp_test_main PRIVATE doctest::doctest)
 
@@ -131,7 +135,7 @@ foreach(script IN LISTS scripts)
   cmake_path(GET script STEM name)
   if(name MATCHES "_slow$")
     fsdp_entry(e2e/${name} slow 1800 2 bash ${script})
-  elseif(name MATCHES "^(interrupt|ring)$")  # which mostly wait
+  elseif(name MATCHES "^(interrupt|late_folder|ring)$")  # which mostly wait
     fsdp_entry(e2e/${name} e2e 300 1 bash ${script})
   else()
     fsdp_entry(e2e/${name} e2e 300 2 bash ${script})

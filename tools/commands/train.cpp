@@ -2,6 +2,7 @@
 // Read next: tools/run/training_run.h.
 #include <cstdio>
 
+#include "comm/exchange.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
@@ -20,6 +21,15 @@ struct TrainOptions {
   ConfigOptions given;
   TrainingRunOptions run;
 };
+
+// Without what a run directory says; the default where it cannot be read.
+config::TrainConfig configuration_of(const ResumeRequest& request) {
+  try {
+    return plan_resume({.config_file = request.config_file, .overrides = request.overrides}).config;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
 
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
@@ -43,6 +53,9 @@ int train_on_ranks(TrainOptions options) {
     mistake = message_of(error);
     of_machine = is_of_machine(error);
   }
+  // What a folder shows to the first rank counts: others may know of its new entries late.
+  const bool auto_resume = request.from == "auto";
+  if (auto_resume && !mistake.empty()) plan.config = configuration_of(request);
   options.run.config_file = options.given.config;
   RunOutput output(stdout);
   options.run.say = [&output](const std::string& line) { output.put(line + "\n"); };
@@ -53,9 +66,11 @@ int train_on_ranks(TrainOptions options) {
   // The command alone: check_same_config() compares the rest.
   how.same_on_all = {options.launch.same_on_all.front()};
   return launch(how, [&](RankContext& rank) {
+    const bool of_first = comm::exchange_values(rank.world, int{!mistake.empty()}).front() != 0;
     before_first_step([&] {
       agree(rank.world, [&] {
-        if (!mistake.empty()) throw AgreedError(mistake, status::kFailed, of_machine);
+        if (!mistake.empty() && (of_first || !auto_resume))
+          throw AgreedError(mistake, status::kFailed, of_machine);
       });
       check_same_config(rank.world, plan.config);
     });

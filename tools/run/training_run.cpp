@@ -292,12 +292,14 @@ void TrainingRun::take_directory() {
     const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
     check_source_stays("model.path", config_.model.path, replaced);
     check_source_stays("lora.path", config_.lora.path, replaced);
-    check_own_checkpoints(config_, id_, directory_);  // before what is unfinished there is removed
-    if (locks_.held.empty()) {
+    patiently(config_.runtime.patience(), [&] {
+      check_own_checkpoints(config_, id_,
+                            directory_);  // before what is unfinished there is removed
+      if (!locks_.held.empty()) return;
       locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_),
                                   {std::chrono::seconds(config_.runtime.lock_wait_s),
                                    [this](const auto& line) { say(line); }});
-    }
+    });
     if (options_.resume.empty() && !rolled_back_) return;
     // A new directory gets the lines of the run that it begins in.
     const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
