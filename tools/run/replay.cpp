@@ -44,7 +44,6 @@ class Replay {
     Session& session = run_.prepare();
     batches_ = run_.training();
     schedule_ = run_.config().schedule();
-    skipped_ = plan_.resume.manifest->progress.skipped;
     const std::string other = what_rounds();
     exact_ = other.empty();
     say(fmt::format(
