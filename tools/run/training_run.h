@@ -109,9 +109,11 @@ class TrainingRun {
   void take_directory();
   void begin_progress();
   void keep_directory();
-  TrainTotals progress_before() const;
+  // training_run_loop.cpp: its steps
   BatchRanges left_out() const;
+  TrainTotals progress_before() const;
   std::function<void(int64_t step)> note_unit_hashes();
+  TrainerOptions trainer_options();
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;

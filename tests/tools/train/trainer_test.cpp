@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <set>
 #include <sstream>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_training.h"
 #include "tools/guides/log_lines.h"
 #include "tools/launch/launch.h"
 #include "tools/train/placed_session.h"
@@ -21,43 +21,13 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr int64_t kLength = 6;
+using test::kLength;
+using test::lines_of;
+using test::rows_of;
+using test::tiny_options;
+using test::training;
 
-PlacedOptions tiny_options() {
-  PlacedOptions options;
-  options.model = models::family_defaults("llama");
-  options.model.vocabulary = 11;
-  options.model.hidden = 8;
-  options.model.layers = 2;
-  options.model.heads = options.model.kv_heads = 2;
-  options.model.head_dim = 4;
-  options.model.ffn = 16;
-  options.model.max_positions = options.max_length = kLength;
-  return options;
-}
-
-// Row `sample` counts up from its number, modulo the vocabulary.
-Batch rows_of(const std::vector<int64_t>& samples, int64_t global_rows) {
-  LabelledRows own = {.length = kLength, .samples = samples};
-  for (const int64_t sample : samples) {
-    for (int64_t t = 0; t < kLength; ++t) {
-      own.tokens.push_back(static_cast<int32_t>((sample + t) % 11));
-    }
-  }
-  own.labels = own.tokens;
-  return make_batch(std::move(own), {}, global_rows * (kLength - 1));
-}
-
-// Two rows in a batch, dealt in turn; the third validation batch has one row only.
-BatchSource training(const comm::Communicator& world) {
-  return {.batches = 0, .get = [&world](int64_t step) {
-            std::vector<int64_t> mine;
-            for (int64_t row = world.rank(); row < 2; row += world.size()) {
-              mine.push_back(2 * step + row);
-            }
-            return rows_of(mine, 2);
-          }};
-}
+// Its second batch has one row only.
 BatchSource validation(const comm::Communicator& world) {
   return {.batches = 2, .get = [&world](int64_t i) {
             if (i == 1)
@@ -91,16 +61,6 @@ Run run(int ranks, const TrainerOptions& options) {
   });
   result.metrics = read_file(folder / "metrics.jsonl");
   return result;
-}
-
-std::vector<Json> lines_of(const std::string& text) {
-  std::vector<Json> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find('\n', begin);
-    lines.push_back(parse_json(text.substr(begin, end - begin), "metrics"));
-    begin = end + 1;
-  }
-  return lines;
 }
 
 TEST_CASE("trainer: steps, logged lines, evaluations") {
@@ -277,107 +237,6 @@ TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") 
   CHECK(step_500.at("skipped_steps") == 10);
   CHECK(step_500.at("loss_scale").get<double>() == 64);  // 65536 / 2^10
   CHECK(lines.at(7).at("grad_norm").is_null());
-}
-
-// A batch whose gradients are far too large; the loss is as usual.
-BatchSource with_spikes(BatchSource source, const std::set<int64_t>& spikes) {
-  source.get = [spikes, get = source.get](int64_t step) {
-    Batch batch = get(step);
-    if (spikes.contains(step)) batch.gradient_factor = 1000;
-    return batch;
-  };
-  return source;
-}
-
-// Steps as {loss, gradient norm}, and what the run ends with.
-struct SpikedRun {
-  std::vector<std::pair<double, double>> steps;
-  std::string error;
-  std::optional<RollBack::Where> rolled_back;
-  TrainTotals outcome;
-};
-
-SpikedRun spiked_run(const config::SpikeSection& spike, int64_t steps,
-                     const std::function<BatchSource(BatchSource)>& change,
-                     const TrainTotals& before = {}) {
-  const test::TempFolder folder;
-  SpikedRun out;
-  comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session = place_session(world, tiny_options());
-    session.initialise(models::from_scratch(3));
-    Progress progress(nullptr, -1, 1);
-    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
-    const TrainerOptions options = {
-        .steps = steps,
-        .spike = spike,
-        .max_rollbacks = 2,
-        .log_every = 1,
-        .schedule = {.kind = optim::ScheduleKind::kLinear, .peak = 0.01, .total = 100},
-        .resume = before};
-    Trainer trainer(session, options, progress, log);
-    try {
-      const TrainTotals totals = trainer.run(change(training(world)), {});
-      if (world.rank() == 0) out.outcome = totals;
-    } catch (const RollBack& error) {
-      if (world.rank() == 0) out.rolled_back = error.where();
-    } catch (const AgreedError& error) {
-      if (world.rank() == 0) out.error = error.what();
-    }
-  });
-  for (const Json& line : lines_of(read_file(folder / "metrics.jsonl"))) {
-    out.steps.emplace_back(line.at("loss"), line.at("grad_norm"));
-  }
-  return out;
-}
-
-// What is left out changes nothing: not the weights, the optimizer's counts or the learning rate.
-TEST_CASE("trainer: a spike is skipped, and the run is that of the other batches, to the bit") {
-  const config::SpikeSection skip = {
-      .factor = 10, .window = 4, .action = config::SpikeAction::kSkip, .in_a_row = 3};
-  const std::set<int64_t> spikes = {2, 7, 8};  // at 2 the window is not full
-  const SpikedRun with =
-      spiked_run(skip, 14, [&](BatchSource all) { return with_spikes(std::move(all), spikes); });
-  CHECK(with.error == "");
-  CHECK(with.outcome.spikes == 2);
-  CHECK(with.outcome.skipped == 2);
-  CHECK(with.outcome.steps == 14);
-  SpikedRun without = spiked_run({}, 12, [&](BatchSource all) {
-    all = with_spikes(std::move(all), {2});
-    return BatchSource{
-        .get = [get = all.get](int64_t step) { return get(step < 7 ? step : step + 2); }};
-  });
-  REQUIRE(with.steps.size() == 14);
-  std::vector<std::pair<double, double>> kept = with.steps;
-  CHECK(kept[7].second > 100 * kept[6].second);
-  kept.erase(kept.begin() + 7, kept.begin() + 9);
-  CHECK(kept == without.steps);
-}
-
-TEST_CASE("trainer: spikes that do not end, and those that end or roll back the run") {
-  config::SpikeSection spike = {
-      .factor = 10, .window = 4, .action = config::SpikeAction::kSkip, .in_a_row = 3};
-  const auto all_after = [&](int64_t first, const TrainTotals& before = {}) {
-    std::set<int64_t> spikes;
-    for (int64_t step = first; step < 30; ++step) spikes.insert(step);
-    return spiked_run(
-        spike, 20, [&](BatchSource all) { return with_spikes(std::move(all), spikes); }, before);
-  };
-  CHECK(test::contains(all_after(6).error, ", the last of 3 in a row (train.spike.in_a_row)"));
-  spike.action = config::SpikeAction::kStop;
-  const std::string stopped = all_after(6).error;
-  CHECK(stopped.starts_with("step 7: gradient norm "));
-  CHECK(stopped.ends_with(", 10 times the median of 4 steps (train.spike)"));
-  spike.action = config::SpikeAction::kRollback;
-  const SpikedRun back = all_after(6);
-  REQUIRE(back.rolled_back);
-  CHECK(back.rolled_back->batch == 6);
-  CHECK(back.rolled_back->rollbacks == 1);
-  const SpikedRun again = all_after(6, {.rollbacks = 1, .left_out = {{0, 3}}});
-  REQUIRE(again.rolled_back);
-  CHECK(again.rolled_back->batch == 9);  // step 6 has batch 9
-  CHECK(again.rolled_back->rollbacks == 2);
-  CHECK(
-      all_after(6, {.rollbacks = 2}).error.ends_with(", after 2 rollbacks (train.max_rollbacks)"));
 }
 
 TEST_CASE("trainer: rank 0's clock asks for a checkpoint between steps") {

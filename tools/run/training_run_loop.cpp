@@ -1,0 +1,108 @@
+// The steps of a run: which batches they have, what goes on beside them, and how the loop ends.
+#include "tools/launch/launch.h"
+#include "tools/run/training_run.h"
+#include "tools/train/left_out.h"
+
+namespace fsdp::tools {
+
+// Those of the checkpoint, and with a rollback all since then.
+BatchRanges TrainingRun::left_out() const {
+  const TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  if (!rolled_back_) return before.left_out;
+  return with_range(before.left_out, batch_of_step(before.left_out, before.steps),
+                    rolled_back_->batch + 1);
+}
+
+BatchSource TrainingRun::training() const {
+  BatchSource source = data_.training(models::input_rules(model_));
+  source.get = [out = left_out(), get = source.get](int64_t step) {
+    return get(batch_of_step(out, step));
+  };
+  return source;
+}
+
+// A loss of another validation text is none of this one's.
+TrainTotals TrainingRun::progress_before() const {
+  TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  before.left_out = left_out();
+  if (rolled_back_) before.rollbacks = rolled_back_->rollbacks;
+  if (!plan_.manifest) return before;
+  if (validated_alike(*plan_.manifest, data_.validation_hash(), config_.train.eval_batches)) {
+    return before;
+  }
+  before.validation_loss.reset();
+  before.best_validation_loss.reset();
+  return before;
+}
+
+std::function<void(int64_t step)> TrainingRun::note_unit_hashes() {
+  if (!config_.checkpoint.unit_hashes) return {};
+  agree(rank_.world, [this] { unit_hashes_.emplace(*session_, directory_); });
+  return [this](int64_t step) { unit_hashes_->note(step); };
+}
+
+TrainerOptions TrainingRun::trainer_options() {
+  const auto samples_after = [this, out = left_out()](int64_t steps) {
+    return samples_of_steps(out, steps, [&](int64_t batch) { return data_.samples_after(batch); });
+  };
+  const auto between_steps = [this](const TrainTotals& totals) {
+    watch_checkpoint(false);
+    progress_file_.step(totals);
+  };
+  return {.steps = config_.train.steps,
+          .spike = config_.train.spike,
+          .on_nonfinite = config_.train.on_nonfinite,
+          .max_rollbacks = config_.train.max_rollbacks,
+          .log_every = config_.train.log_every.steps,
+          .log_lines = config_.train.log_format.guest,
+          .memory_bytes = limit_,
+          .eval_every = config_.train.eval_every.steps,
+          .schedule = config_.schedule(),
+          .steps_per_epoch = data_.steps_per_epoch(),
+          .samples_after = samples_after,
+          .resume = progress_before(),
+          .save_every = writes_checkpoints() ? config_.checkpoint.interval() : config::Interval{},
+          .saves_at_end = config_.checkpoint.every || plan_.manifest,
+          .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
+          .between_steps = between_steps,
+          .before_update = note_unit_hashes()};
+}
+
+TrainTotals TrainingRun::train() {
+  const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
+  Progress progress(speaks() ? options_.progress : nullptr, terminal,
+                    config_.train.log_every.steps);
+  MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
+  Trainer trainer(*session_, trainer_options(), progress, metrics);
+  try {
+    BatchSource batches = training();
+    batches.batches = config_.train.steps;  // of epochs, too
+    Prefetch ahead(batches, config_.data.prefetch);
+    std::optional<Monitor> monitor;
+    if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
+    const TrainTotals totals =
+        trainer.run(ahead.source(), data_.validation(models::input_rules(model_)));
+    progress_file_.step(totals, true);
+    batch_times_ = ahead.times();
+    if (monitor) {
+      monitor->stop();
+      load_ = monitor->sums();
+      monitor_problem_ = monitor->problem();
+    }
+    metrics.retry();
+    if (!metrics.problem().empty()) say("warning: " + metrics.problem());
+    const std::string problem = unit_hashes_ ? unit_hashes_->sync() : "";
+    if (!problem.empty()) say("warning: " + problem);
+    return totals;
+  } catch (const RollBack&) {
+    watch_checkpoint(true);
+    throw;
+  } catch (const AgreedError& error) {
+    watch_checkpoint(true);  // one that is being written may be the last
+    if (!checkpoints_ || checkpoints_->last().empty()) throw;
+    throw AgreedError(
+        fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()));
+  }
+}
+
+}  // namespace fsdp::tools
