@@ -249,7 +249,7 @@ TEST_CASE("trainer: rank 0's clock asks for a checkpoint between steps") {
     options.save = [&](const TrainTotals& totals, bool last) {
       saved.emplace_back(totals.steps, last);
     };
-    options.between_steps = [] { std::this_thread::sleep_for(std::chrono::milliseconds(220)); };
+    options.between_steps = [](const TrainTotals&) { std::this_thread::sleep_for(std::chrono::milliseconds(220)); };
     run(1, options);
   };
   run_of({.seconds = 1}, false);
