@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 
 namespace fsdp::comm {
 
@@ -46,10 +47,13 @@ class WorkProgress {
   class StorageCall {
    public:
     explicit StorageCall(WorkProgress& progress) : progress_(progress) {
+      const std::lock_guard lock(progress_.mutex_);
+      if (progress_.open_++ > 0) return;
       progress_.since_ns_ = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
     }
     ~StorageCall() {
-      progress_.since_ns_ = 0;
+      const std::lock_guard lock(progress_.mutex_);
+      if (--progress_.open_ == 0) progress_.since_ns_ = 0;
       progress_.add(1);
     }
     StorageCall(const StorageCall&) = delete;
@@ -61,7 +65,9 @@ class WorkProgress {
 
   std::chrono::seconds storage_limit_;
   std::atomic<uint64_t> done_ = 0, heard_ = 0;
-  std::atomic<int64_t> since_ns_ = 0;  // of the call of the file system that began last; 0: none
+  std::atomic<int64_t> since_ns_ = 0;  // since when some call of the file system runs; 0: none does
+  std::mutex mutex_;
+  int open_ = 0;  // such calls, of all threads
 };
 
 }  // namespace fsdp::comm

@@ -146,7 +146,8 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 bool is_abandoned(const std::filesystem::path& temporary) {
-  const Descriptor file{::open(temporary.c_str(), O_RDONLY | O_CLOEXEC)};
+  // To write: NFS makes a lock of a range of it, which needs that.
+  const Descriptor file{::open(temporary.c_str(), O_RDWR | O_CLOEXEC)};
   return file.value >= 0 && ::flock(file.value, LOCK_EX | LOCK_NB) == 0;
 }
 

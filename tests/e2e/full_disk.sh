@@ -27,6 +27,9 @@ grep -qE '^note: this run writes no checkpoints: rank 0: checkpoint.every: .*dis
   { fail "auto: no line that says so"; cat auto.log; }
 [ ! -e disk/auto/checkpoints ] || fail "auto: a folder of checkpoints"
 rm -r disk/auto
+# A run that may be rolled back needs them.
+train runtime.run_dir=disk/auto checkpoint.every=auto checkpoint.keep=9 train.on_nonfinite=rollback >auto.log 2>&1
+[ $? = 78 ] || { fail "rollback: another status than 78"; cat auto.log; }
 
 # It goes on without: every step is trained and logged, and what was written stays whole.
 for async in false true; do

@@ -92,6 +92,9 @@ cp manifest/metrics.jsonl before.jsonl
 "$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=75 --resume auto --restart-from-scratch >manifest.log 2>&1 || { fail "manifest: --restart-from-scratch"; cat manifest.log; }
 cmp -s manifest/metrics.1.jsonl before.jsonl || fail "manifest: the old log is lost"
 [ "$(grep -c grad_norm manifest/metrics.jsonl)" = 75 ] || fail "manifest: $(grep -c grad_norm manifest/metrics.jsonl) lines of 75 steps"
+[ -d manifest/checkpoints/before-1/step-70 ] || fail "manifest: what is left is not set aside"
+"$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=80 --resume auto >manifest.log 2>&1 || { fail "manifest: once more"; cat manifest.log; }
+grep -q '^resumed from manifest/checkpoints/step-75: step 75$' manifest.log || { fail "manifest: the new run does not go on"; cat manifest.log; }
 
 # ---- from another folder, whose text.txt is another one -------------------------------------------------
 mkdir elsewhere && echo "another text" >elsewhere/text.txt
@@ -217,7 +220,7 @@ step=$(grep -o '^stopped by SIGTERM after step [0-9]*' busy.log | grep -o '[0-9]
 "$FSDP" train --config config.yaml --local-ranks 2 --set train.schedule.total=0 train.epochs=2 \
   train.eval_every=epoch checkpoint.every=epoch train.log_every=epoch runtime.run_dir=epochs >epochs.log 2>&1 ||
   { fail "epochs: status $?"; cat epochs.log; }
-[ "$(grep -c '^note: .*train.steps')" = 1 ] <epochs.log && grep -qx 'note: train.epochs: 2 (--set train.epochs=2) counts instead of train.steps: 60 (config.yaml:3)' epochs.log ||
+[ "$(grep -c '^note: .*train.steps' epochs.log)" = 1 ] && grep -qx 'note: train.epochs: 2 (--set train.epochs=2) counts instead of train.steps: 60 (config.yaml:3)' epochs.log ||
   { fail "epochs: not one note about steps"; cat epochs.log; }
 [ "$(summary epochs epochs)" = 2.0 ] || fail "epochs: $(summary epochs epochs) of 2"
 [ "$(grep -c best_validation_loss epochs/metrics.jsonl)" = 2 ] || fail "epochs: another number of evaluations than 2"
@@ -265,6 +268,20 @@ for async in false true; do
     grep -q '"status": 74, .*"reason": "stopped by SIGUSR1; step [0-9]*: no checkpoint: .*File too large.*"last_durable_step": 0' ||
     { fail "not durable, async $async: metrics.json does not say so"; grep -A4 '"ended"' not_durable_$async/metrics.json; }
 done
+# A checkpoint that nobody asked for, which cannot be written: the run ends as it is told to.
+for signal in TERM:143 USR1:74; do
+  run=unasked_${signal%:*}
+  "$FSDP" train --config config.yaml --set train.steps=100000000 checkpoint.every=auto runtime.run_dir=$run >unasked.log 2>&1 &
+  pid=$!
+  for _ in {1..400}; do [ -s $run/metrics.jsonl ] && break; sleep 0.05; done
+  touch $run/checkpoints
+  kill "-${signal%:*}" "$pid"
+  wait "$pid"
+  [ $? = "${signal#*:}" ] || { fail "$run: another status than ${signal#*:}"; cat unasked.log; }
+  grep -q '^warning: step [0-9]*: no checkpoint: .*checkpoints: cannot be made' unasked.log || { fail "$run: no warning"; cat unasked.log; }
+  [ -s $run/metrics.json ] || fail "$run: no metrics.json"
+done
+[ -s unasked_TERM/model/model.safetensors ] || fail "unasked: no model"
 RANK=0 WORLD_SIZE=2 "$FSDP" train --config config.yaml >torchrun.log 2>&1 && fail "torchrun: status 0"
 grep -q '^fsdp: .*as by torchrun: .*mpirun -n 2' torchrun.log || fail "torchrun: no way out"
 

@@ -134,5 +134,6 @@ fi
 echo "SEED=$SEED, $SECONDS s: $failures failures without a person:" \
   "${count[kills]:-0} kills, ${count[disk]:-0} starts that a full disk ended, ${count[lies]:-0} that refused calls ended ($told calls were refused)"
 [ "${count[kills]:-0}" -gt 0 ] && [ "${count[lies]:-0}" -gt 0 ] || fail "a kind of failure did not happen"
+[[ " ${kinds[*]} " != *" disk_"* ]] || [ "${count[disk]:-0}" -gt 0 ] || fail "no start was ended by a full disk"
 [ "$failed" = 0 ] && echo "unwatched: every job came to its end"
 exit "$failed"

@@ -34,6 +34,10 @@ std::string missing_room(const std::filesystem::path& folder, uint64_t bytes_of_
   const std::filesystem::space_info space = std::filesystem::space(place, unreadable);
   const uint64_t needed = bytes_of_one * static_cast<uint64_t>(count) + beside;
   if (unreadable || space.available >= needed) return "";
+  if (count == 0) {
+    return fmt::format("{}: {} are free; the trained model needs {}", place.string(),
+                       byte_size_text(space.available), byte_size_text(needed));
+  }
   return fmt::format("{}: {} are free; {} checkpoint{} of {} each{} need {}", place.string(),
                      byte_size_text(space.available), count, count == 1 ? "" : "s",
                      byte_size_text(bytes_of_one), beside > 0 ? " and the trained model" : "",

@@ -20,7 +20,8 @@ uint64_t checkpoint_bytes(Session& session);
 // `steps`: that the run has left. `there`: how many are in the folder.
 int64_t checkpoints_to_come(const config::CheckpointSection& config, int64_t steps, int64_t there);
 
-// "", or what is missing. `beside`: bytes that the run needs in the same place for something else.
+// "", or what is missing for `count` checkpoints, or none. `beside`: bytes that the run needs in
+// the same place for something else.
 std::string missing_room(const std::filesystem::path& folder, uint64_t bytes_of_one, int64_t count,
                          uint64_t beside);
 

@@ -172,6 +172,16 @@ void check_steps_back(const std::vector<std::string>& damaged, ResumePlan& plan)
   }
 }
 
+// The last complete checkpoint is noted: a folder that somebody has removed is work that is done
+// again.
+void add_missing(const RunRecord& record, const fs::path& folder, const ResumePlan& plan,
+                 std::vector<std::string>& damaged) {
+  if (!record.last || !plan.manifest || record.last->step <= plan.manifest->step()) return;
+  const fs::path missing = folder / fmt::format("step-{}", record.last->step);
+  if (is_folder(missing)) return;
+  damaged.push_back(missing.string() + ": this last complete checkpoint is not there");
+}
+
 // A run that has done all its steps needs none of them.
 void note_damaged(const std::vector<std::string>& damaged, ResumePlan& plan) {
   plan.notes.insert(plan.notes.end(), damaged.begin(), damaged.end());
@@ -212,11 +222,14 @@ void check_owner(const config::TrainConfig& config, ResumePlan& plan) {
 void start_again(const ResumeRequest& request, const RunRecord& record,
                  const std::vector<std::string>& damaged, ResumePlan& plan) {
   const std::string where = plan.run_directory.string();
-  if (!request.from_scratch && (record.last || !damaged.empty())) {
-    const std::string last =
-        record.last ? fmt::format("that of step {} was complete", record.last->step) : "";
+  // A start that went on from one of this run's own had one.
+  const bool own = record.origin.step > 0 && record.origin.run == record.id;
+  const std::optional<CheckpointOfRun> last = record.last ? record.last
+                                              : own       ? std::optional(record.origin)
+                                                          : std::nullopt;
+  if (!request.from_scratch && (last || !damaged.empty())) {
     std::vector<std::string> why = damaged;
-    if (record.last) why.insert(why.begin(), last);
+    if (last) why.insert(why.begin(), fmt::format("that of step {} was complete", last->step));
     fail(
         "--resume auto: {}: no checkpoint can be read: {}; --restart-from-scratch begins again at "
         "step 1",
@@ -255,12 +268,13 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
              directory.string(), kConfigName);
   take_run(directory, record, plan);
   check_owner(plan.config, plan);
-  const std::vector<std::string> damaged =
-      choose_newest(request, checkpoint_folder(plan.config, directory), record, plan);
+  const fs::path folder = checkpoint_folder(plan.config, directory);
+  std::vector<std::string> damaged = choose_newest(request, folder, record, plan);
+  add_missing(record, folder, plan, damaged);
   if (plan.manifest) return check_steps_back(damaged, plan);
   if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
   const bool had_one = record.last || !damaged.empty();
-  FSDP_CHECK(!record.ended || record.interrupted || had_one,
+  FSDP_CHECK(!record.ended || record.interrupted || had_one || request.from_scratch,
              "--resume auto: {}: this run has ended and left no checkpoint to go on from; give "
              "another runtime.run_dir",
              directory.string());
@@ -322,7 +336,8 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, IoPatienc
   patience = stored.runtime.patience();
   check_owner(stored, plan);
   const fs::path checkpoints = checkpoint_folder(stored, directory);
-  const std::vector<std::string> damaged = choose_newest(request, checkpoints, record, plan);
+  std::vector<std::string> damaged = choose_newest(request, checkpoints, record, plan);
+  add_missing(record, checkpoints, plan, damaged);
   if (plan.manifest) {
     if (request.config_file.empty()) {
       note_edits(config::read_config(directory / kConfigName, {}), plan);

@@ -84,7 +84,8 @@ std::unique_ptr<FileLock> take_lock(const fs::path& folder, const char* busy,
     if (lock->holder().empty()) return lock;
     const std::string why =
         fmt::format("{}: {}: {}", (folder / kLockName).string(), busy, lock->holder());
-    FSDP_CHECK(Clock::now() < limit, "{}", why);
+    // The other job may be one that dies slowly: another start may find its lock free.
+    if (Clock::now() >= limit) throw AgreedError(why, status::kFailed, true);
     if (!told && wait.say) {
       wait.say(fmt::format("note: {}; waiting for its end for up to {} s (runtime.lock_wait_s)",
                            why, wait.limit.count() / 1000));
@@ -174,6 +175,22 @@ std::string check_own_checkpoints(const config::TrainConfig& config, const std::
                folder.string(), problem);
   }
   return note;
+}
+
+fs::path set_aside_checkpoints(const fs::path& checkpoints) {
+  std::vector<std::string> left;
+  if (is_folder(checkpoints)) {
+    for (const auto& [step, folder] : step_folders_in(checkpoints))
+      left.push_back(folder.filename());
+  }
+  if (left.empty()) return {};
+  fs::path aside;
+  for (int number = 1; aside.empty() || is_there(aside); ++number) {
+    aside = checkpoints / fmt::format("before-{}", number);
+  }
+  make_folders(aside);
+  for (const std::string& name : left) fs::rename(checkpoints / name, aside / name);
+  return aside;
 }
 
 RunLocks take_run_directory(const fs::path& run_directory, const fs::path& checkpoints,

@@ -47,6 +47,9 @@ struct LockWait {
   std::chrono::milliseconds limit{0};
   std::function<void(const std::string& line)> say = {};  // gets what is waited for, once
 };
+// For a run that begins anew: what is left of its checkpoints goes into a folder of its own below,
+// which is returned; empty: nothing is left.
+std::filesystem::path set_aside_checkpoints(const std::filesystem::path& checkpoints);
 // Of rank 0: takes the run directory, and the folder of its checkpoints where that lies elsewhere,
 // for this process; removes what a run that was killed has left unfinished there. Error when
 // another run still has one of them after the wait. Locks end with the process.

@@ -47,6 +47,11 @@ RunRecord read_run_record(const fs::path& run_directory) {
   if (is_there(last_file(run_directory))) record.last.emplace();
   read_if_there(last_file(run_directory), record.notes,
                 [&](const Json& json) { record.last = checkpoint_from(json); });
+  // Outside of the folder whose loss it tells.
+  read_if_there(run_directory / "progress.json", record.notes, [&](const Json& json) {
+    const int64_t step = json.value("durable_step", int64_t{0});
+    if (step > 0 && !record.last) record.last = {.step = step, .path = "", .run = record.id};
+  });
   read_if_there(run_directory / "metrics.json", record.notes, [&](const Json& json) {
     record.interrupted = json.value("interrupted", true);
     record.steps = json.value("steps", int64_t{0});

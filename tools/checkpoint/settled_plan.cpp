@@ -45,25 +45,29 @@ void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan) {
       return is_there(plan.checkpoint / kManifestName) &&
              manifest_text(read_manifest(plan.checkpoint)) == manifest_text(*plan.manifest);
     });
-    FSDP_CHECK(seen,
-               "--resume: {} does not see the checkpoint {} that rank 0 goes on from: ranks need a "
-               "file system that all of them share",
-               host_name(), plan.checkpoint.string());
+    if (seen) return;
+    throw AgreedError(
+        fmt::format("--resume: {} does not see the checkpoint {} that rank 0 goes on from: ranks "
+                    "need a file system that all of them share",
+                    host_name(), plan.checkpoint.string()),
+        status::kFailed, true);
   });
 }
 
 SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
                         const ResumePlan& before,
-                        const std::function<void(const std::string& line)>& say) {
-  SettledPlan settled = {.plan = before, .locks = {}};
+                        const std::function<void(const std::string& line)>& say, RunLocks held) {
+  SettledPlan settled = {.plan = before, .locks = std::move(held)};
   if (request.from.empty()) return settled;
   std::string told;
   agree(world, [&] {
     if (world.rank() != 0) return;
     if (!before.run_directory.empty() && !before.finished) {
-      settled.locks = take_run_directory(
-          before.run_directory, checkpoint_folder(before.config, before.run_directory),
-          {std::chrono::seconds(before.config.runtime.lock_wait_s), say});
+      if (settled.locks.held.empty()) {
+        settled.locks = take_run_directory(
+            before.run_directory, checkpoint_folder(before.config, before.run_directory),
+            {std::chrono::seconds(before.config.runtime.lock_wait_s), say});
+      }
       settled.plan = plan_resume(request);
     }
     told = plan_text(settled.plan);

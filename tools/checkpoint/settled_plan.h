@@ -18,10 +18,11 @@ struct SettledPlan {
 // `before`: what each rank has found by itself, when nobody held the locks: until rank 0 has them,
 // another job may have written more. AgreedError when another run has the directory, or a rank does
 // not see the checkpoint. Collective.
-// `say` gets what rank 0 waits for.
+// `say` gets what rank 0 waits for. `held`: locks that this process has already.
 SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
                         const ResumePlan& before,
-                        const std::function<void(const std::string& line)>& say = {});
+                        const std::function<void(const std::string& line)>& say = {},
+                        RunLocks held = {});
 
 // The checkpoint of a plan could not be read, and the plan allows an older one: make the plan again
 // without this checkpoint.

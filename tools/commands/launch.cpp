@@ -23,7 +23,12 @@ int start_job(const LaunchCommandOptions& options) {
                           .restarts = {.most = options.restarts},
                           .say = [](const std::string& line) { print_line("launch: " + line); }};
   parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
+  try {
+    if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
+  } catch (const Error& error) {
+    report_error(error.what());
+    return status::kMistake;
+  }
   if (!options.print) return keep_running(parent);
   print_at_once(shell_text(command_of(parent.job, this_host(), options.restarts > 0)));
   return status::kDone;

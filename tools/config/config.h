@@ -235,6 +235,11 @@ struct TrainSection {
   std::optional<DType> save_dtype;
   bool save = true;
   std::string max_shard_size = "5GB";
+
+  bool rolls_back() const {
+    return (spike.factor > 0 && spike.action == SpikeAction::kRollback) ||
+           on_nonfinite == OnNonfinite::kRollback;
+  }
 };
 
 struct CheckpointSection {

@@ -232,7 +232,6 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
   v.field("clip_type", c.clip_type, "order p of the norm used for clipping",
           {.aliases = {"norm_type"}});
   v.section("spike", "steps whose gradient is far too large", c.spike, all, OnResume::kFree);
-  const bool on_spike = c.spike.factor > 0 && c.spike.action == SpikeAction::kRollback;
   const bool on_nonfinite = c.on_nonfinite == OnNonfinite::kRollback;
   v.field(
       "on_nonfinite", c.on_nonfinite,
@@ -240,11 +239,11 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
       "the run; rollback: as train.spike.action",
       {.needs = {{!on_nonfinite || !all.checkpoint.interval().never(), "without checkpoint.every"}},
        .on_resume = OnResume::kFree});
-  v.field("max_rollbacks", c.max_rollbacks, "of the run; one more ends it",
-          {.range = from(1),
-           .needs = {{on_spike || on_nonfinite,
-                      "without rollback in train.spike.action or train.on_nonfinite"}},
-           .on_resume = OnResume::kFree});
+  v.field(
+      "max_rollbacks", c.max_rollbacks, "of the run; one more ends it",
+      {.range = from(1),
+       .needs = {{c.rolls_back(), "without rollback in train.spike.action or train.on_nonfinite"}},
+       .on_resume = OnResume::kFree});
   v.field("log_every", c.log_every, "steps, or epoch",
           {.range = from(1), .on_resume = OnResume::kFree});
   v.field("log_format", c.log_format, help_of_lines().c_str(), {.on_resume = OnResume::kFree});

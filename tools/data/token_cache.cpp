@@ -325,7 +325,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   const UseDocument use = [&](const Document& document) {
     const ExampleSpan span = encoder.encode(document, [&](std::span<const int32_t> ids) {
       writer.write(ids);
-      source.text.tell(ids.size());
+      source.text.tell(ids.size() + 1);
       remembered += ids.size();
       if (document.file == nullptr || remembered < kForgetBytes / kBytesOfToken) return;
       forget_pages(*document.file);

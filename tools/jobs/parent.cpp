@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <optional>
@@ -28,6 +29,8 @@ using std::chrono::seconds;
 
 constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr seconds kUntilKill(10);
+constexpr seconds kRepeat(1);
+constexpr std::chrono::milliseconds kTogether(500);  // as tools/launch/interrupt.cpp
 // Read by tools/launch/launch.cpp: how often the job was started again, and the Unix time at which
 // the start before has ended.
 constexpr const char* kRestarts = "FSDP_RESTARTS";
@@ -98,10 +101,11 @@ pid_t start(const std::vector<std::string>& words, const std::vector<std::string
   ::_exit(status::kMistake);
 }
 
-// The status of the process if it has ended.
-std::optional<int> ended(pid_t child) {
+// The status of the process if it has ended. `by_signal`: whether a signal has ended it.
+std::optional<int> ended(pid_t child, bool& by_signal) {
   int state = 0;
   if (::waitpid(child, &state, WNOHANG) != child) return {};
+  by_signal = WIFSIGNALED(state);
   if (WIFEXITED(state)) return WEXITSTATUS(state);
   if (WIFSIGNALED(state)) return 128 + WTERMSIG(state);
   return {};
@@ -120,15 +124,17 @@ class Parent {
   int run() {
     const bool goes_on = !options_.run_directory.empty();
     const std::vector<std::string> words = command_of(options_.job, this_host(), goes_on);
+    durable_step();  // whether there is one
     for (;;) {
-      const int status = run_once(words);
+      const int status = is_gone() ? status::kFailed : run_once(words);
       ended_before_ = fmt::format("{:.3f}", unix_time());
       const Restarts::Decision next = restarts_.after(status, asked_, durable_step());
       if (!next.why.empty()) options_.say(next.why);
-      if (status > 128) tell_of_leftovers();
-      if (!next.again) return next.status;
+      if (was_killed_) tell_of_leftovers();
+      if (!next.again) return ends_at_once_ ? status_after(asked_) : next.status;
       const int signal = next_asking(next.pause);
-      if (signal != 0) return status_after(signal);
+      // The job before has crashed: its last steps are not on the disk.
+      if (signal != 0) return signal == SIGUSR1 ? status::kNotDurable : status_after(signal);
     }
   }
 
@@ -141,35 +147,56 @@ class Parent {
     }
   }
 
+  // A run that has a checkpoint is not begun anew because its file system is not there.
+  bool is_gone() {
+    std::error_code unreadable;
+    if (!has_checkpoint_ || fs::exists(options_.run_directory, unreadable)) return false;
+    options_.say(options_.run_directory.string() + " is not there: the job is not started");
+    return true;
+  }
+
+  // SIGUSR1 is never the second signal: a batch system sends it, and some time later SIGTERM. Nor
+  // is what comes together: GNU timeout sends a signal to the process and one to its group.
+  bool is_second(int signal) {
+    if (signal == SIGUSR1) return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (!stopping_) stopping_ = now;
+    return now - *stopping_ > kTogether;
+  }
+
   int run_once(const std::vector<std::string>& words) {
     const pid_t child = start(words,
                               {fmt::format("{}={}", kRestarts, restarts_.count()),
                                fmt::format("{}={}", kEndedBefore, ended_before_)},
                               signals_);
-    bool ends_at_once = false;
+    // Until mpirun and its ranks listen to SIGUSR1, it is lost. They take it any number of times.
+    bool repeats = false;
     for (;;) {
-      const int signal =
-          next_signal(signals_, ends_at_once ? std::optional(kUntilKill) : std::nullopt);
+      const int signal = next_signal(signals_, ends_at_once_ ? std::optional(kUntilKill)
+                                               : repeats     ? std::optional(kRepeat)
+                                                             : std::nullopt);
       if (signal == SIGCHLD) {
-        if (const std::optional<int> status = ended(child)) return *status;
+        if (const std::optional<int> status = ended(child, was_killed_)) return *status;
       } else if (signal == 0) {
-        ::kill(-child, SIGKILL);
-      } else if (asked_ == 0 || signal == SIGUSR1) {
+        ends_at_once_ ? ::kill(-child, SIGKILL) : ::kill(child, SIGUSR1);
+      } else if (!is_second(signal)) {
         if (asked_ == 0) asked_ = signal;
         // mpirun kills its ranks after any other signal.
-        ::kill(child, options_.job.launcher == Launcher::kMpirun ? SIGUSR1 : signal);
+        repeats = options_.job.launcher == Launcher::kMpirun;
+        ::kill(child, repeats ? SIGUSR1 : signal);
       } else {
         options_.say("a second signal: the job is ended at once");
         ::kill(-child, SIGTERM);
-        ends_at_once = true;
+        ends_at_once_ = true;
       }
     }
   }
 
-  int64_t durable_step() const {
+  int64_t durable_step() {
     if (options_.run_directory.empty()) return 0;
     try {
       const RunRecord record = read_run_record(options_.run_directory);
+      has_checkpoint_ = has_checkpoint_ || record.last;
       return record.last ? record.last->step : 0;
     } catch (const Error&) {  // the disk is not there for the moment
       return 0;
@@ -186,7 +213,11 @@ class Parent {
   Restarts restarts_;
   sigset_t signals_, before_;
   std::string ended_before_ = "0";  // Unix time; 0: this is the first start
+  bool has_checkpoint_ = false;     // the run had one
+  bool ends_at_once_ = false;       // a second signal came
+  bool was_killed_ = false;         // the launcher of the last start
   int asked_ = 0;                   // the first signal that told the parent to stop
+  std::optional<std::chrono::steady_clock::time_point> stopping_;  // the first but SIGUSR1
 };
 
 }  // namespace

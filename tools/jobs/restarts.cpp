@@ -19,6 +19,7 @@ bool is_final(int status) {
     case status::kDoesNotFit:
     case status::kNotDurable:
     case status::kStartAgain:
+    case status::kGaveUp:
     case status::kMistake:
       return true;
     default:
@@ -34,7 +35,10 @@ Restarts::Decision Restarts::after(int status, int asked, int64_t durable_step) 
   durable_step_ = std::max(durable_step_, durable_step);
   // Ranks are asked by SIGUSR1, whatever the parent was asked by.
   const bool other = asked != 0 && asked != SIGUSR1 && status == status::kStartAgain;
-  if (other) return {.status = 128 + asked, .why = ""};
+  // Killed by the signal that the ranks were asked by: it came before they could listen.
+  const bool early = asked != 0 && status == 128 + SIGUSR1;
+  if (early && asked == SIGUSR1) return {.status = status::kNotDurable, .why = ""};
+  if (other || early) return {.status = 128 + asked, .why = ""};
   if (is_final(status) || asked != 0) return {.status = status, .why = ""};
   const std::string ended = fmt::format("the job ended with status {}", status);
   if (count_ == limits_.most) {
@@ -48,9 +52,9 @@ Restarts::Decision Restarts::after(int status, int asked, int64_t durable_step) 
                                ended, in_vain_, durable_step_)};
   }
   ++count_;
-  const int64_t doublings = std::min<int64_t>(in_vain_, 16);
+  const int64_t steps_up = std::min<int64_t>(in_vain_, 8);
   const std::chrono::seconds pause =
-      std::min(limits_.longest_pause, limits_.first_pause * (int64_t{1} << doublings));
+      std::min(limits_.longest_pause, limits_.first_pause * (int64_t{1} << (3 * steps_up)));
   return {.again = true,
           .pause = pause,
           .why = fmt::format("{}; the last checkpoint is of step {}; restart {} of {} in {} s",

@@ -14,8 +14,10 @@ constexpr double kBetweenWrites = 0.1;  // seconds
 
 // Always as long, so that a shorter text leaves nothing of a longer one.
 std::string text_of(const RunProgress& progress) {
-  Json json = {
-      {"seen", progress.seen}, {"step", progress.step}, {"wall_time_s", progress.wall_time_s}};
+  Json json = {{"seen", progress.seen},
+               {"step", progress.step},
+               {"wall_time_s", progress.wall_time_s},
+               {"durable_step", progress.durable_step}};
   visit_costs(progress.costs, [&](const char* key, const auto& value) { json[key] = value; });
   constexpr size_t kLength = 511;
   std::string text = json.dump();
@@ -28,8 +30,10 @@ std::string text_of(const RunProgress& progress) {
 RunProgress read_progress(const std::filesystem::path& file) {
   const Json json = read_json_file(file);
   try {
-    RunProgress progress = {
-        .seen = json.at("seen"), .step = json.at("step"), .wall_time_s = json.at("wall_time_s")};
+    RunProgress progress = {.seen = json.at("seen"),
+                            .step = json.at("step"),
+                            .wall_time_s = json.at("wall_time_s"),
+                            .durable_step = json.value("durable_step", int64_t{0})};
     visit_costs(progress.costs,
                 [&](const char* key, auto& value) { value = json.value(key, value); });
     return progress;
@@ -39,7 +43,10 @@ RunProgress read_progress(const std::filesystem::path& file) {
 }
 
 RunProgress begin_again(const RunProgress& before, const TrainTotals& kept, double ended_before) {
-  RunProgress now = {.step = kept.steps, .wall_time_s = kept.wall_time_s, .costs = before.costs};
+  RunProgress now = {.step = kept.steps,
+                     .wall_time_s = kept.wall_time_s,
+                     .durable_step = before.durable_step,
+                     .costs = before.costs};
   ++now.costs.restarts;
   now.costs.lost_s += std::max(before.wall_time_s - kept.wall_time_s, 0.0);
   if (before.seen > 0) now.costs.detection_s += std::max(ended_before - before.seen, 0.0);
@@ -69,6 +76,12 @@ void ProgressFile::step(const TrainTotals& totals, bool end) {
 void ProgressFile::add_save(double stall_s, double write_s) {
   now_.costs.save_stall_s += stall_s;
   now_.costs.save_write_s += write_s;
+}
+
+void ProgressFile::note_durable(int64_t step) {
+  if (!file_.is_open()) return;
+  now_.durable_step = step;
+  write();
 }
 
 void ProgressFile::write() {

@@ -52,7 +52,8 @@ void visit_costs(Costs& c, V&& v) {
 struct RunProgress {
   double seen = 0;  // Unix time of a sign of life; 0: none, its first step is not finished
   int64_t step = 0;
-  double wall_time_s = 0;  // as TrainTotals counts it
+  double wall_time_s = 0;    // as TrainTotals counts it
+  int64_t durable_step = 0;  // of the last complete checkpoint
   RunCosts costs = {};
 };
 // Error for a file that is none of these.
@@ -73,6 +74,7 @@ class ProgressFile {
   // Between steps: a sign of life. Ten times a second it is written, and at the `end` of the loop.
   void step(const TrainTotals& totals, bool end = false);
   void add_save(double stall_s, double write_s);
+  void note_durable(int64_t step);
   const RunCosts& costs() const { return now_.costs; }
 
  private:

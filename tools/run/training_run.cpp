@@ -22,6 +22,12 @@ namespace fsdp::tools {
 
 namespace {
 
+// --resume auto of two jobs at once: the other has made the run directory meanwhile.
+class LostRace : public AgreedError {
+ public:
+  using AgreedError::AgreedError;
+};
+
 // The run goes on from its last checkpoint, or from where it began.
 ResumeRequest request_of_rollback(const std::filesystem::path& directory,
                                   const ResumeRequest& before) {
@@ -37,10 +43,18 @@ ResumeRequest request_of_rollback(const std::filesystem::path& directory,
 int run_training(const TrainingRunOptions& options, ResumeRequest request, ResumePlan before,
                  RankContext& rank) {
   std::optional<RollBack::Where> rolled_back;
+  RunLocks locks;
+  constexpr int kMostRaces = 3;
+  int races = 0;
+  // What fails after a rollback is no mistake of a person.
+  const auto prepare = [&](const auto& work) {
+    return rolled_back ? work() : before_first_step(work);
+  };
   for (;;) {
-    SettledPlan settled = before_first_step([&] {
-      return settle_plan(rank.world, request, before,
-                         [&](const std::string& line) { options.say(line); });
+    SettledPlan settled = prepare([&] {
+      return settle_plan(
+          rank.world, request, before, [&](const std::string& line) { options.say(line); },
+          std::move(locks));
     });
     const ResumePlan& plan = settled.plan;
     if (plan.finished) {
@@ -55,13 +69,17 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
     }
     std::optional<TrainingRun> run;
     try {
-      before_first_step([&] { run.emplace(options, settled, rank, rolled_back); });
+      prepare([&] { run.emplace(options, settled, rank, rolled_back); });
       return run->run();
     } catch (const RollBack& error) {
       if (rank.world.rank() == 0)
         options.say(fmt::format("warning: {}: rolled back", error.what()));
       rolled_back = error.where();
       request = request_of_rollback(run->directory(), request);
+      agree(rank.world, [&] { before = plan_resume(request); });
+      locks = std::move(settled.locks);
+    } catch (const LostRace&) {
+      if (++races == kMostRaces) throw;
       agree(rank.world, [&] { before = plan_resume(request); });
     } catch (const DamagedCheckpoint& error) {
       request.damaged[plan.checkpoint] = error.what();
@@ -117,10 +135,11 @@ void TrainingRun::introduce() {
 }
 
 int TrainingRun::run() {
-  before_first_step([this] {
+  const auto prepare = [this] {
     make_session();
     make_directory();
-  });
+  };
+  rolled_back_ ? prepare() : before_first_step(prepare);
   introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
@@ -147,15 +166,27 @@ int TrainingRun::run() {
   write_trace();
   // Last: where it is, the run has left everything else.
   summary.end = end_of(totals);
-  agree(rank_.world, [&] {
+  write_results(summary);
+  say(fmt::format("\nrun directory: {}", directory_.string()));
+  return end_of(totals).status;
+}
+
+// A run that was told to stop says by its status whether its checkpoint is durable, also where the
+// disk has no room for its results.
+void TrainingRun::write_results(const RunSummary& summary) {
+  const auto write = [&] {
     if (!speaks()) return;
     for (const auto* files : config::guests_of<ResultFiles>()) {
       files->write(directory_, summary, intervals());
     }
     write_summary(directory_ / "metrics.json", summary);
-  });
-  say(fmt::format("\nrun directory: {}", directory_.string()));
-  return end_of(totals).status;
+  };
+  try {
+    agree(rank_.world, write);
+  } catch (const AgreedError& error) {
+    if (summary.totals.signal == 0) throw;
+    say(fmt::format("warning: {}", error.what()));
+  }
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -262,9 +293,15 @@ void TrainingRun::initialise() {
 }
 
 void TrainingRun::make_directory() {
-  directory_ = plan_.run_directory.empty()
-                   ? make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name)
-                   : plan_.run_directory;
+  directory_ = plan_.run_directory;
+  if (directory_.empty()) {
+    try {
+      directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
+    } catch (const AgreedError& error) {
+      if (options_.resume != "auto") throw;
+      throw LostRace(error.what(), status::kMistake);
+    }
+  }
   choose_id();
   try {
     take_directory();
@@ -300,6 +337,11 @@ void TrainingRun::take_directory() {
                                   {std::chrono::seconds(config_.runtime.lock_wait_s),
                                    [this](const auto& line) { say(line); }});
     });
+    if (options_.restart_from_scratch && !plan_.manifest) {
+      const auto aside = set_aside_checkpoints(checkpoint_folder(config_, directory_));
+      if (!aside.empty())
+        say(fmt::format("note: what is left of checkpoints is in {}", aside.string()));
+    }
     if (options_.resume.empty() && !rolled_back_) return;
     // A new directory gets the lines of the run that it begins in.
     const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;

@@ -108,6 +108,7 @@ class TrainingRun {
   void choose_id();
   void take_directory();
   void begin_progress();
+  void write_results(const RunSummary& summary);
   void keep_directory();
   // training_run_loop.cpp: its steps
   BatchRanges left_out() const;
@@ -124,7 +125,9 @@ class TrainingRun {
   bool writes_checkpoints() const;
   bool needs_checkpoints() const;
   void place_checkpoints();
+  void check_room_of_model();
   void check_room();
+  bool start_checkpoint(const TrainTotals& totals);
   void write_checkpoint(const TrainTotals& totals, bool last);
   void watch_checkpoint(bool wait);
   bool take_checkpoint(bool wait);
@@ -175,7 +178,7 @@ class TrainingRun {
   std::string id_;  // of the run, in its directory and its checkpoints
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
-  bool without_checkpoints_ = false;           // there is no place for them
+  bool without_checkpoints_ = false;           // there was no place for them at the start
   std::optional<UnitHashLog> unit_hashes_;     // none: the run keeps none
   std::string failed_checkpoint_;              // why the last one is not there; "": it is
   int64_t durable_step_ = 0;                   // of the last complete checkpoint

@@ -101,7 +101,8 @@ TrainTotals TrainingRun::train() {
     watch_checkpoint(true);  // one that is being written may be the last
     if (!checkpoints_ || checkpoints_->last().empty()) throw;
     throw AgreedError(
-        fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()));
+        fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()),
+        error.status(), error.of_machine());
   }
 }
 

@@ -117,17 +117,33 @@ bool TrainingRun::needs_checkpoints() const {
 void TrainingRun::place_checkpoints() {
   if (!writes_checkpoints()) return;
   const config::CheckpointSection& section = config_.checkpoint;
-  const bool asked = section.every || section.async || !section.folder.empty();
+  const bool asked =
+      section.every || section.async || !section.folder.empty() || config_.train.rolls_back();
   const bool one_process = rank_.local_ranks == rank_.world.size();
   try {
     check_room();
     if (asked) checkpoints();
     if (!asked && !one_process) check_shared_folder(rank_.world, directory_);
   } catch (const AgreedError& error) {
-    if (asked) throw;
-    without_checkpoints_ = true;
-    say(fmt::format("note: this run writes no checkpoints: {}", error.what()));
+    // Where a run goes on, its configuration was right, and the disk may have room later.
+    const bool goes_on = plan_.manifest.has_value();
+    check_room_of_model();
+    if (asked) {
+      throw AgreedError(error.what(), error.status(), error.of_machine() || goes_on);
+    }
+    without_checkpoints_ = !goes_on;
+    say(fmt::format("note: this run writes no checkpoints{}: {}", goes_on ? " for now" : "",
+                    error.what()));
   }
+}
+
+void TrainingRun::check_room_of_model() {
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    const std::string missing =
+        missing_room(directory_, 0, 0, static_cast<uint64_t>(saved_bytes()));
+    FSDP_CHECK(missing.empty(), "runtime.run_dir: {}", missing);
+  });
 }
 
 void TrainingRun::check_room() {
@@ -145,6 +161,17 @@ void TrainingRun::check_room() {
   });
 }
 
+// What is wrong with their place may be known only now.
+bool TrainingRun::start_checkpoint(const TrainTotals& totals) {
+  try {
+    checkpoints().start(totals);
+    return true;
+  } catch (const AgreedError& error) {
+    failed_checkpoint_ = fmt::format("step {}: no checkpoint: {}", totals.steps, error.what());
+    return false;
+  }
+}
+
 // A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
 void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
@@ -153,9 +180,9 @@ void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
   if (unit_hashes_) unit_hashes_->sync();  // of the steps before it
   const bool again = !failed_checkpoint_.empty();
   last_save_ = last;
-  checkpoints().start(totals);
+  const bool started = start_checkpoint(totals);
   const bool beside = config_.checkpoint.async && !again && !last;
-  const bool failed = !beside && !take_checkpoint(true);
+  const bool failed = !started || (!beside && !take_checkpoint(true));
   const std::chrono::duration<double> stood = std::chrono::steady_clock::now() - began;
   if (!last) progress_file_.add_save(stood.count(), 0);
   if (!failed) return;
@@ -173,7 +200,7 @@ void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
   watch_checkpoint(true);
   const bool saves = writes_checkpoints() || totals.signal == SIGUSR1;
   if (totals.signal == 0 || !saves || failed_checkpoint_.empty()) return;
-  checkpoints().start(totals);
+  if (!start_checkpoint(totals)) return say("warning: " + failed_checkpoint_);
   watch_checkpoint(true);
 }
 
@@ -197,6 +224,7 @@ bool TrainingRun::take_checkpoint(bool wait) {
     const auto written = checkpoints_->finish();
     failed_checkpoint_.clear();
     durable_step_ = written->step;
+    progress_file_.note_durable(durable_step_);
     if (!last_save_) progress_file_.add_save(0, written->seconds);
     say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
     for (const std::string& warning : written->warnings) say("warning: " + warning);

@@ -25,6 +25,10 @@ double SpikeRule::limit() const {
 void SpikeRule::add(double norm) {
   if (options_.factor == 0) return;
   norms_.push_back(norm);
+  trim();
+}
+
+void SpikeRule::trim() {
   const auto window = static_cast<size_t>(options_.window);
   if (norms_.size() <= window) return;
   norms_.erase(norms_.begin(), norms_.end() - static_cast<std::ptrdiff_t>(window));

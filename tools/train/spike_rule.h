@@ -17,12 +17,16 @@ class SpikeRule {
   // `norms`: where the last norms are kept, oldest first; what is there already counts. It outlives
   // this.
   SpikeRule(const config::SpikeSection& options, std::vector<double>& norms)
-      : options_(options), norms_(norms) {}
+      : options_(options), norms_(norms) {
+    trim();  // a run may go on with another window
+  }
 
   double limit() const;   // of the next step; infinity: none
   void add(double norm);  // of a step that updated the model
 
  private:
+  void trim();
+
   const config::SpikeSection options_;
   std::vector<double>& norms_;
 };

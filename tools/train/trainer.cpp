@@ -220,17 +220,19 @@ void Trainer::act_on_spike(const IssuedStep& issued, const StepValues& values) {
   }
   if (totals_.spikes_in_a_row >= spike.in_a_row) {
     throw AgreedError(fmt::format("{}, the last of {} in a row (train.spike.in_a_row)", what,
-                                  totals_.spikes_in_a_row));
+                                  totals_.spikes_in_a_row),
+                      status::kGaveUp);
   }
   tell(fmt::format("warning: {}: no update (train.spike)", what));
 }
 
 void Trainer::end_or_roll_back(const IssuedStep& issued, bool rolls_back,
                                const std::string& what) const {
-  if (!rolls_back) throw AgreedError(what);
+  if (!rolls_back) throw AgreedError(what, status::kGaveUp);
   if (totals_.rollbacks >= options_.max_rollbacks) {
     throw AgreedError(
-        fmt::format("{}, after {} rollbacks (train.max_rollbacks)", what, totals_.rollbacks));
+        fmt::format("{}, after {} rollbacks (train.max_rollbacks)", what, totals_.rollbacks),
+        status::kGaveUp);
   }
   throw RollBack(what, {.batch = batch_of_step(totals_.left_out, issued.step),
                         .rollbacks = totals_.rollbacks + 1});

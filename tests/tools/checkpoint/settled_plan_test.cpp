@@ -52,7 +52,8 @@ TEST_CASE("settled plan: a checkpoint that another job wrote meanwhile is the on
 
 TEST_CASE("settled plan: not while another job writes") {
   const test::TempFolder folder;
-  const ResumeRequest request = {.from = "auto", .overrides = make_run(folder / "run", 10)};
+  ResumeRequest request = {.from = "auto", .overrides = make_run(folder / "run", 10)};
+  request.overrides.emplace_back("runtime.lock_wait_s=0");
   const RunLocks other = take_run_directory(folder / "run", folder / "run/checkpoints");
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     const std::string error =

@@ -27,7 +27,8 @@ struct Shell {
     options.say = [this](const std::string& line) { said.push_back(line); };
   }
   // Sends the signals to this process, one after the other, once the file is there.
-  int run(const std::filesystem::path& file = {}, const std::vector<int>& signals = {}) {
+  int run(const std::filesystem::path& file = {}, const std::vector<int>& signals = {},
+          std::chrono::milliseconds apart = std::chrono::milliseconds(100)) {
     std::thread sends([&] {
       sigset_t all;
       sigfillset(&all);
@@ -35,7 +36,7 @@ struct Shell {
       for (const int signal : signals) {
         while (!is_there(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
         ::kill(::getpid(), signal);
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        std::this_thread::sleep_for(apart);
       }
     });
     const int status = keep_running(options);
@@ -112,8 +113,35 @@ TEST_CASE("parent: a second signal ends a job that does not listen") {
   const std::string started = (folder / "started").string();
   CHECK(in_a_process([&] {
           return Shell("trap : INT; : >" + started + "; while :; do sleep 0.02; done")
-              .run(started, {SIGINT, SIGTERM});
+              .run(started, {SIGINT, SIGTERM}, std::chrono::milliseconds(600));
         }) == 143);
+}
+
+// What a batch system sends, and GNU timeout: the job has its time to save.
+TEST_CASE("parent: SIGTERM after SIGUSR1, and signals together, are no second signal") {
+  const test::TempFolder folder;
+  const std::string started = (folder / "started").string();
+  const auto job = [&] {
+    return Shell("trap 'sleep 1; exit 75' USR1; trap 'sleep 1; exit 143' TERM; : >" + started +
+                 "; while :; do sleep 0.02; done");
+  };
+  const auto none = std::chrono::milliseconds(0);
+  CHECK(in_a_process([&] { return job().run(started, {SIGTERM, SIGTERM}, none); }) == 143);
+  CHECK(in_a_process([&] {
+          return job().run(started, {SIGUSR1, SIGTERM}, std::chrono::milliseconds(600));
+        }) == 75);
+}
+
+TEST_CASE("parent: a run whose folder is gone is not begun anew") {
+  const test::TempFolder folder;
+  const std::filesystem::path run = folder / "run";
+  note_last_checkpoint(run, {7, "", ""});
+  Shell shell("[ -e " + run.string() + " ] || exit 0; rm -r " + run.string() + "; exit 1");
+  shell.options.restarts = {.most = 9, .first_pause = std::chrono::seconds(0)};
+  shell.options.run_directory = run;
+  CHECK(shell.run() == 76);
+  CHECK(std::count(shell.said.begin(), shell.said.end(),
+                   run.string() + " is not there: the job is not started") > 1);
 }
 
 TEST_CASE("parent: what a killed mpirun may leave is named, others' files are not") {

@@ -35,6 +35,8 @@ TEST_CASE("spike rule: the median is of the last steps alone, of two middle ones
   CHECK(rule.limit() == 2 * 4);
   rule.add(100);
   CHECK(rule.limit() == 2 * 52.5);  // 3 5 100 100
+  SpikeRule shorter({.factor = 2, .window = 1}, norms);
+  CHECK(norms == std::vector<double>{100});
 }
 
 }  // namespace

@@ -197,11 +197,16 @@ size_t HuggingFaceTokenizer::end_of_stretch(std::string_view text, size_t begin)
 }
 
 void HuggingFaceTokenizer::encode_stretch(std::string_view text, bool first,
-                                          std::vector<int32_t>& ids) const {
+                                          std::vector<int32_t>& ids, const UseIds& use) const {
   const Stages& s = *stages_;
   std::string storage;
+  size_t untold = 0;  // bytes of pieces
   const PreTokenizer::Use encode_piece = [&](std::string_view piece) {
     s.model.encode(piece, ids);
+    untold += piece.size();
+    if (untold < stretch_) return;
+    use({});
+    untold = 0;
   };
   s.added.split_raw(text, [&](const AddedTokens::Part& raw) {
     if (raw.id >= 0) return ids.push_back(raw.id);
@@ -229,7 +234,7 @@ void HuggingFaceTokenizer::encode_to(std::string_view text, SpecialTokens specia
     // Here: one walk through all of a large text first would bring the whole text into memory.
     const size_t bad = first_invalid_utf8(stretch);
     FSDP_CHECK(bad == stretch.size(), "[tokenizer] text: invalid UTF-8 at byte {}", begin + bad);
-    encode_stretch(stretch, begin == 0, ids);
+    encode_stretch(stretch, begin == 0, ids, use);
     if (end < text.size()) {
       use(ids);
       ids.clear();

@@ -50,7 +50,8 @@ class HuggingFaceTokenizer : public Tokenizer {
   struct Stages;
 
   size_t end_of_stretch(std::string_view text, size_t begin) const;
-  void encode_stretch(std::string_view text, bool first, std::vector<int32_t>& ids) const;
+  void encode_stretch(std::string_view text, bool first, std::vector<int32_t>& ids,
+                      const UseIds& use) const;
 
   void find_named_tokens(const std::filesystem::path& folder, const ClassRules& rules);
 

@@ -30,7 +30,8 @@ class Tokenizer {
   virtual int32_t padding() const { return -1; }  // fills up rows; -1: it names none
   // Changes whenever the same text may get other ids; part of a token cache's identity.
   virtual uint64_t identity() const = 0;
-  // Hands on the ids of a text in stretches, so that a long text needs no memory for all of them.
+  // Hands on the ids of a text in stretches, so that a long text needs no memory for all of them. A
+  // text that cannot be cut is one stretch; meanwhile empty ones tell that it goes on.
   virtual void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const = 0;
   std::vector<int32_t> encode(std::string_view text,
                               SpecialTokens special = SpecialTokens::kInclude) const;

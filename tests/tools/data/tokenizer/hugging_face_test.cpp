@@ -169,6 +169,22 @@ TEST_CASE("a long text is handed on in stretches") {
   CHECK(all.size() > 4000);
 }
 
+// Chinese has no such place, and a rank that waits for the tokens must see that they come.
+TEST_CASE("a text that cannot be cut tells meanwhile that it goes on") {
+  const HuggingFaceTokenizer tokenizer(test::fixture_path("tokenizers/llama3/tokenizer.json"),
+                                       1000);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "\u4e2d\u6587\u3002\n";
+  int told = 0;
+  std::vector<int32_t> all;
+  tokenizer.encode_to(text, SpecialTokens::kInclude, [&](std::span<const int32_t> ids) {
+    told += ids.empty() ? 1 : 0;
+    all.insert(all.end(), ids.begin(), ids.end());
+  });
+  CHECK(all == tokenizer.encode(text));
+  CHECK(told >= 10);
+}
+
 TEST_CASE("invalid text is refused") {
   const HuggingFaceTokenizer tokenizer(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
   CHECK(test::error_of([&] { tokenizer.encode("ab\xff"); }) ==
