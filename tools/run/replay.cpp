@@ -124,7 +124,7 @@ class Replay {
     }
     say(fmt::format("{} logged steps: equal", logged));
     last_is_hashed_ = now.before == StepBefore::kEqual;
-    if (hashed == 0 && plan_.resume.config.checkpoint.unit_hashes) {
+    if (exact_ && hashed == 0 && plan_.resume.config.checkpoint.unit_hashes) {
       say(fmt::format("warning: {}: no hashes of these steps and units: not compared",
                       (plan_.resume.run_directory / "unit_hashes.bin").string()));
     }

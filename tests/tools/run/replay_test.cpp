@@ -103,6 +103,10 @@ TEST_CASE("replay: hashes of units say in which unit a difference began") {
                   0));
   // On another number of ranks sums round otherwise.
   CHECK(replayed(run, 4, 1).first.size() == 3);
+  const std::string whole = read_file(run / "unit_hashes.bin");
+  write_file_atomically(run / "unit_hashes.bin", whole.substr(0, 30));
+  CHECK(test::count_lines(replayed(run, 4, 2).first, "no hashes of these steps and units") == 1);
+  write_file_atomically(run / "unit_hashes.bin", whole);
   // The gradient of blocks.1, the second unit of the file, in the record before the last.
   std::string hashes = read_file(run / "unit_hashes.bin");
   hashes[hashes.size() - (8 + 4 * 16) - 3 * 16 + 8] ^= 1;
