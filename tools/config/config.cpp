@@ -93,7 +93,8 @@ void check_checkpoint(const TrainConfig& config) {
   const Interval every = c.interval();
   FSDP_CHECK(eval.seconds == 0, "train.eval_every: expected steps or epoch, got {}",
              value_text(eval));
-  FSDP_CHECK(config.train.log_every.seconds == 0, "train.log_every: expected steps or epoch, got {}",
+  FSDP_CHECK(config.train.log_every.seconds == 0,
+             "train.log_every: expected steps or epoch, got {}",
              value_text(config.train.log_every));
   const bool saved = !every.never(), evaluated = !eval.never();
   const bool meet =

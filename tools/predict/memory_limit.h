@@ -12,7 +12,6 @@
 
 namespace fsdp::tools {
 
-
 struct MemoryShare {
   AvailableMemory available;
   int ranks = 1;        // that share it
