@@ -14,14 +14,16 @@ namespace {
 struct LaunchCommandOptions {
   Job job;
   int64_t restarts = 0;
+  int64_t pause = RestartLimits().longest_pause.count();  // seconds
   bool print = false;
 };
 
 int start_job(const LaunchCommandOptions& options) {
   check_one_process("launch");
-  ParentOptions parent = {.job = options.job,
-                          .restarts = {.most = options.restarts},
-                          .say = [](const std::string& line) { print_line("launch: " + line); }};
+  ParentOptions parent = {
+      .job = options.job,
+      .restarts = {.most = options.restarts, .longest_pause = std::chrono::seconds(options.pause)},
+      .say = [](const std::string& line) { print_line("launch: " + line); }};
   parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
   try {
     if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
@@ -50,6 +52,10 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
         .add_option("--restart", options->restarts,
                     "how often train is started again where it was, after a crash (default: 0)")
         .from_to(int64_t{0}, int64_t{1'000'000});
+    command
+        .add_option("--pause", options->pause,
+                    "the longest pause before train is started again, in seconds (default: 60)")
+        .from_to(int64_t{0}, int64_t{86'400});
     command.add_flag("--print", options->print, "prints the command that starts the ranks");
     command.add_option("command", options->job.arguments, "train ..., behind --").required();
     command.when_chosen([&chosen, options] { chosen = [options] { return start_job(*options); }; });
