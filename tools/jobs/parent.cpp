@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/io/file.h"
+#include "core/io/patience.h"
 #include "tools/checkpoint/run_record.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/status.h"
@@ -150,7 +151,7 @@ class Parent {
   // A run that has a checkpoint is not begun anew because its file system is not there.
   bool is_gone() {
     std::error_code unreadable;
-    if (!has_checkpoint_ || fs::exists(options_.run_directory, unreadable)) return false;
+    if (durable_step_ == 0 || fs::exists(options_.run_directory, unreadable)) return false;
     options_.say(options_.run_directory.string() + " is not there: the job is not started");
     return true;
   }
@@ -192,15 +193,16 @@ class Parent {
     }
   }
 
+  // As far as it can be read: a disk that is not there for the moment takes no progress back.
   int64_t durable_step() {
     if (options_.run_directory.empty()) return 0;
     try {
-      const RunRecord record = read_run_record(options_.run_directory);
-      has_checkpoint_ = has_checkpoint_ || record.last;
-      return record.last ? record.last->step : 0;
-    } catch (const Error&) {  // the disk is not there for the moment
-      return 0;
+      const RunRecord record =
+          patiently(IoPatience(), [&] { return read_run_record(options_.run_directory); });
+      if (record.last) durable_step_ = std::max(durable_step_, record.last->step);
+    } catch (const Error&) {
     }
+    return durable_step_;
   }
 
   void tell_of_leftovers() const {
@@ -213,7 +215,7 @@ class Parent {
   Restarts restarts_;
   sigset_t signals_, before_;
   std::string ended_before_ = "0";  // Unix time; 0: this is the first start
-  bool has_checkpoint_ = false;     // the run had one
+  int64_t durable_step_ = 0;        // of the last checkpoint; 0: there was none
   bool ends_at_once_ = false;       // a second signal came
   bool was_killed_ = false;         // the launcher of the last start
   int asked_ = 0;                   // the first signal that told the parent to stop
