@@ -405,7 +405,9 @@ void TrainingRun::begin_progress() {
 void TrainingRun::keep_directory() {
   agree(rank_.world, [&] {
     // A checkpoint that was written since has made the folder again.
-    if (!speaks() || is_there(directory_ / "config.yaml")) return;
+    std::error_code unreadable;
+    if (!speaks() || std::filesystem::exists(directory_ / "config.yaml", unreadable)) return;
+    if (unreadable) return;
     std::filesystem::create_directories(directory_);
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
