@@ -92,7 +92,7 @@ job() {
   [ "$kind" != disk ] || run=disk/$name
   mkdir -p "$run"
   : >"$name.lies"
-  [ "$kind" != lies ] || lies=(LD_PRELOAD="$LYING_FOLDER_LIBRARY" LYING_FOLDER="$PWD/$run" LYING_EVERY=15 LYING_SEED=$RANDOM LYING_LOG="$PWD/$name.lies")
+  [ "$kind" != lies ] || lies=(LD_PRELOAD="$LYING_FOLDER_LIBRARY" LYING_FOLDER="$PWD/$run" LYING_EVERY=40 LYING_SEED=$RANDOM LYING_LOG="$PWD/$name.lies")
   env "${lies[@]}" "$FSDP" launch "$launcher" -n 2 --restart 1000 --pause 2 -- train --config config.yaml --set runtime.run_dir="$run" >"$name.log" 2>&1 </dev/null &
   pid=$!
   while [ "$kind" != lies ] && [ $((failures - first)) -lt 8 ] && advances "$run" "$pid"; do
