@@ -133,22 +133,22 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
   };
   first_rank_only([&] { writer = start_folder(session, folder, options); });
   // What goes wrong on rank 0 in between must not leave the others waiting in a gather.
-  std::string problem;
+  std::exception_ptr problem;
   std::vector<std::string> warnings;
   const auto write = [&](const Parameter& parameter, const Tensor& full) {
-    if (!writer || !problem.empty()) return;
+    if (!writer || problem) return;
     try {
       const std::string name = saved_name(session, parameter);
       const int64_t infinite = write_as(*writer, name, session, full, options.dtype);
       if (infinite > 0) warnings.push_back(overflow_warning(name, infinite));
-    } catch (const Error& error) {
-      problem = error.what();
+    } catch (const Error&) {
+      problem = std::current_exception();
     }
   };
   visit_parameters(session.sharded(), write,
                    [&](const Parameter& p) { return is_saved(session, p); });
   first_rank_only([&] {
-    FSDP_CHECK(problem.empty(), "{}", problem);
+    if (problem) std::rethrow_exception(problem);
     session.world().rings()->progress()->during([&] { writer->finish(); });
   });
   return warnings;

@@ -182,7 +182,7 @@ void TrainingRun::write_results(const RunSummary& summary) {
     write_summary(directory_ / "metrics.json", summary);
   };
   try {
-    agree(rank_.world, write);
+    agree(rank_.world, [&] { patiently(config_.runtime.patience(), write); });
   } catch (const AgreedError& error) {
     if (summary.totals.signal == 0) throw;
     say(fmt::format("warning: {}", error.what()));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "models/config.h"
 #include "tools/checkpoint/checkpoint_room.h"
@@ -262,8 +263,17 @@ void TrainingRun::save() {
   if (!config_.train.save) return;
   const PhaseScope phase(session_->phases(), "saving");
   const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
-  for (const std::string& warning : save_model(*session_, folder, saved_)) {
-    say("warning: " + warning);
+  const IoPatience patience = config_.runtime.patience();
+  for (int64_t retry = 0;; ++retry) {
+    try {
+      for (const std::string& warning : save_model(*session_, folder, saved_)) {
+        say("warning: " + warning);
+      }
+      return;
+    } catch (const AgreedError& error) {  // on all ranks
+      if (!error.of_machine() || retry == patience.retries) throw;
+    }
+    std::this_thread::sleep_for(pause_before_retry(patience, retry));
   }
 }
 
