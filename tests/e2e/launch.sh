@@ -14,7 +14,8 @@ runtime: {monitor_s: 0, heartbeat_s: 2}
 YAML
 "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=whole >whole.log 2>&1 || { fail "whole"; cat whole.log; }
 
-# killed NAME WHOM launcher: kills WHOM of the job three times, each time after another checkpoint
+# killed NAME WHOM launcher: kills WHOM of the job three times, each time after another checkpoint.
+# Ranks whose mpirun alone is killed may come to the end of the run: kills_slow.sh has that case.
 killed() {
   local name=$1 whom=$2 pid victim; shift 2
   "$FSDP" launch "$@" -n 2 --restart 20 -- train --config config.yaml --set runtime.run_dir="$name" >"$name.log" 2>&1 </dev/null &
@@ -26,10 +27,10 @@ killed() {
     done
     sleep 0.1
     case $whom in
-      job) victim=$(pgrep -P "$pid") ;;
+      job) victim=$(pgrep -P "$pid"); victim="$victim $(pgrep -P "$victim")" ;;
       rank) victim=$(pgrep -P "$(pgrep -P "$pid")" -f train | tail -1) ;;
     esac
-    [ -n "$victim" ] && kill -9 $victim 2>/dev/null
+    [ "${victim// /}" = "" ] || kill -9 $victim 2>/dev/null
     sleep 0.3
   done
   wait "$pid" || { fail "$name: status $?"; cat "$name.log"; }
