@@ -71,6 +71,7 @@ std::string flag_name(const std::string& key) {
 void add_listed_flags(const Command& command, const Which& which, LaunchOptions& options) {
   MemberFlags flags(command, which);
   visit(flags, options);
+  visit_network(flags, options);
 }
 
 void add_listed_flags(const Command& command, const Which& which, std::deque<KeyFlag>& flags) {

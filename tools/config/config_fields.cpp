@@ -13,6 +13,7 @@ void visit(Visitor& v, TrainConfig& c) {
   v.section("checkpoint", "what a run can go on from", c.checkpoint, c, kFree);
   v.section("fsdp", "how it is sharded", c.fsdp, c, kFree);
   v.section("runtime", "where it runs", c.runtime, c, kFree);
+  v.section("launch", "how its ranks reach each other", c.runtime.launch, c, kFree);
   v.section("sample", "a continuation at the end", c.sample, c, kFree);
 }
 

@@ -28,6 +28,7 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all);
 void visit(Visitor& v, CheckpointSection& c, const TrainConfig& all);
 void visit(Visitor& v, FsdpSection& c, const TrainConfig& all);
 void visit(Visitor& v, RuntimeSection& c, const TrainConfig& all);
+void visit(Visitor& v, LaunchOptions& c, const TrainConfig& all);
 void visit(Visitor& v, SampleSection& c, const TrainConfig& all);
 // Entries of lists.
 void visit(Visitor& v, SourceSection& c);

@@ -153,6 +153,8 @@ void visit(Visitor& v, FsdpSection& c, const TrainConfig& all) {
          c.options.units, {.on_resume = OnResume::kRefused});
 }
 
+void visit(Visitor& v, LaunchOptions& c, const TrainConfig&) { visit_network(v, c); }
+
 void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
   visit(v, c.launch);  // tools/launch/launch_fields.h
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");

@@ -47,9 +47,22 @@ void visit(V& v, LaunchOptions& c) {
   v.field("grace_s", c.grace_s,
           "of train: how long after a signal the run may take to its end; 0: as long as it takes",
           {.range = from_to(0, 86400)});
+  v.field(
+      "end_time", c.end_time,
+      "of train: when the job's time is over (Unix time); a checkpoint and status 75 come before; "
+      "0, the default: what Slurm says",
+      {.range = from(0), .on_resume = OnResume::kOwn});
   v.field("shared_memory", c.shared_memory, "between ranks of one host");
   v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what memory is free",
           {.range = from(0), .needs = {{c.shared_memory, "without runtime.shared_memory"}}});
+}
+
+// Keys of the section `launch`.
+template <typename V>
+void visit_network(V& v, LaunchOptions& c) {
+  v.field("interface", c.interface,
+          "network cards that MPI and NCCL use between hosts: eth0 or ib0,eth0; empty: they choose",
+          {.flag_of = FlagOf::kCollectives});
 }
 
 }  // namespace fsdp::tools

@@ -25,6 +25,8 @@ struct LaunchOptions {
   int64_t storage_timeout_s = 1800;
   int64_t heartbeat_s = 10;
   int64_t grace_s = 0;
+  int64_t end_time = 0;   // of the job, Unix time; 0: what the batch system says
+  std::string interface;  // network cards, "ib0,eth0"; "": MPI and NCCL choose. Key of `launch`
   bool shared_memory = true;
   std::optional<int64_t> shared_memory_limit_mib;
   std::vector<std::string> same_on_all;  // for check_same_settings() before the run. Not a key
