@@ -147,6 +147,19 @@ wait "$pid" 2>/dev/null
 [ -s removed/model/model.safetensors ] || fail "removed: no model"
 [ -s removed/metrics.json ] && [ -s removed/config.yaml ] || fail "removed: no metrics.json or config.yaml"
 grep -q '^note: removed was removed' removed.log || { fail "removed: no line about it"; cat removed.log; }
+
+# The time of the job is over soon: a checkpoint, and status 75, before it is.
+end=$(($(date +%s) + 4))
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=limited runtime.end_time=$end runtime.grace_s=2 \
+  train.steps=100000000 >limited.log 2>&1
+[ $? = 75 ] || { fail "limited: another status than 75"; cat limited.log; }
+[ "$(date +%s)" -le "$end" ] || fail "limited: ended after its time"
+grep -q '^the time of the job is over in [0-9]* s (runtime.end_time); [0-9]* s are kept for the end' limited.log || { fail "limited: no line"; cat limited.log; }
+[ -e limited/checkpoints/last.json ] || fail "limited: no checkpoint"
+"$FSDP" train --config config.yaml --set runtime.run_dir=late runtime.end_time=1700000000 >late.log 2>&1
+[ $? = 78 ] || fail "late: another status than 78"
+grep -q '^fsdp: runtime.end_time: 1700000000 has passed [0-9]* s ago; 0: what Slurm says$' late.log || { fail "late: no line"; cat late.log; }
+
 if [ -n "${MPIRUN:-}" ]; then
   # mpirun passes SIGTERM on to the ranks and has a status of its own.
   interrupt mpirun_term TERM any itself $MPIRUN -n 2 "$FSDP" train

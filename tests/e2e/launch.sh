@@ -76,6 +76,26 @@ grep -q '^fsdp: launch: --restart: only train can go on where it was, got eval$'
 "$FSDP" launch mpirun -n 2 --print -- train --config 'my config.yaml' |
   grep -qE "^mpirun -n 2 .*fsdp train --config 'my config.yaml'$" || fail "--print"
 
+# A job for Slurm is checked when it is written. In a queue: slurm_slow.sh.
+printf '#SBATCH --account=abc\nmodule load openmpi\n' >site.sh
+"$FSDP" launch slurm --config config.yaml -n 4 --nodes 2 --with srun --site site.sh --set runtime.run_dir=queued >slurm.log 2>&1 ||
+  { fail "slurm: status $?"; cat slurm.log; }
+grep -q '^fsdp: launch: fsdp.sbatch is written: sbatch fsdp.sbatch$' slurm.log || fail "slurm: $(cat slurm.log)"
+grep -qE "^[^ ]*/fsdp launch srun -n 4 --restart 3 -- train --config config.yaml --set runtime.run_dir=queued &$" fsdp.sbatch || { fail "slurm: no command"; cat fsdp.sbatch; }
+bash -n fsdp.sbatch || fail "slurm: the file is no shell script"
+# refused WORDS... MESSAGE: of launch slurm
+refused() {
+  "$FSDP" launch slurm --config config.yaml -n 4 --with srun "${@:1:$#-1}" >slurm.log 2>&1
+  [ $? = 78 ] || fail "slurm ${*:1:$#-1}: another status than 78"
+  grep -qF -- "${*: -1}" slurm.log || { fail "slurm ${*:1:$#-1}"; cat slurm.log; }
+}
+refused 'launch slurm: needs runtime.run_dir, the folder that the run goes on in'
+refused --set runtime.run_dir=q train.lrr=1 'train.lrr'
+refused --set runtime.run_dir=q --vary 'train.lr=[1e-4, fast]' 'train.lr: expected a number'
+refused --set runtime.run_dir=q --nodes 3 '-n 4: no multiple of --nodes 3'
+refused --set runtime.run_dir=q --site absent.sh 'absent.sh'
+refused --set runtime.run_dir=q --file config.yaml '--file: config.yaml is there already, and fsdp launch slurm has not written it'
+
 if [ -n "${MPIRUN:-}" ]; then
   killed mpi_rank rank mpirun
   killed mpi_job job mpirun

@@ -60,6 +60,10 @@ struct AnotherValue {
       v = std::to_string(count) + "MB";
       return;
     }
+    if (option.values.empty() && option.flag_of != config::FlagOf::kNone) {
+      v = "a-word" + std::to_string(count);  // the same in YAML and for a flag that sets the member
+      return;
+    }
     if (option.values.empty()) {
       v = "a \"b\"\n#\\ : é" + std::to_string(count);
       return;

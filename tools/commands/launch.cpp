@@ -1,11 +1,13 @@
 // fsdp launch: starts the ranks of another command of this program, and keeps them running.
-// Read next: tools/jobs/parent.h.
+// Read next: tools/jobs/parent.h. Not here: a job that waits in a queue (launch_slurm.cpp).
 #include "tools/launch/launch.h"
 
 #include <fmt/format.h>
 
 #include "tools/commands/commands.h"
+#include "tools/commands/launch_slurm.h"
 #include "tools/jobs/parent.h"
+#include "tools/jobs/shell.h"
 #include "tools/launch/job_end.h"
 
 namespace fsdp::tools {
@@ -13,6 +15,7 @@ namespace {
 
 struct LaunchCommandOptions {
   Job job;
+  std::string hosts;  // "": this one
   int64_t restarts = 0;
   int64_t pause = RestartLimits().longest_pause.count();  // seconds
   bool print = false;
@@ -26,13 +29,15 @@ int start_job(const LaunchCommandOptions& options) {
       .say = [](const std::string& line) { print_line("launch: " + line); }};
   parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
   try {
+    if (!options.hosts.empty()) parent.job.hosts = parse_hosts(options.hosts);
+    FSDP_CHECK(options.job.ranks > 0 || !options.hosts.empty(), "launch: expected -n, or --hosts");
     if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
   } catch (const Error& error) {
     report_error(error.what());
     return status::kMistake;
   }
   if (!options.print) return keep_running(parent);
-  print_at_once(shell_text(command_of(parent.job, this_host(), options.restarts > 0)));
+  print_at_once(shell_text(command_of(parent.job, this_host(parent.job), options.restarts > 0)));
   return status::kDone;
 }
 
@@ -45,9 +50,14 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
     const auto options = std::make_shared<LaunchCommandOptions>();
     options->job.launcher = launcher;
     const Command command = group.add_command(name, help);
-    command.add_option("-n,--ranks", options->job.ranks, "how many ranks")
-        .required()
-        .from_to(1, 65536);
+    const Option ranks = command.add_option("-n,--ranks", options->job.ranks, "how many ranks");
+    ranks.from_to(1, 65536);
+    if (launcher == Launcher::kMpirun) {
+      command.add_option("--hosts", options->hosts,
+                         "where the ranks run: a:4,b:4; -n is then the sum unless it is given");
+    } else {
+      ranks.required();
+    }
     command
         .add_option("--restart", options->restarts,
                     "how often train is started again where it was, after a crash (default: 0)")
@@ -61,7 +71,9 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
     command.when_chosen([&chosen, options] { chosen = [options] { return start_job(*options); }; });
   };
   add("local", "ranks as threads of one process", Launcher::kLocal);
-  add("mpirun", "ranks as processes of this host", Launcher::kMpirun);
+  add("mpirun", "ranks as processes, of this host or of --hosts", Launcher::kMpirun);
+  add("srun", "ranks as processes, inside a job of Slurm", Launcher::kSrun);
+  add_launch_slurm(group, chosen);
 }
 
 }  // namespace fsdp::tools

@@ -2,18 +2,27 @@
 #include "tools/jobs/job.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <string_view>
 
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include "comm/mpi_transport.h"
 #include "core/error.h"
+#include "core/io/file.h"
 #include "tools/config/config.h"
+#include "tools/jobs/shell.h"
 
 extern char** environ;
 
 namespace fsdp::tools {
 namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
 
 // What a rank on another host would not get from mpirun by itself.
 bool is_exported(std::string_view name) {
@@ -23,24 +32,198 @@ bool is_exported(std::string_view name) {
   return name == "LD_LIBRARY_PATH" || name == "PATH";
 }
 
-// Each rank gets its share of the cores where there is one for it; ranks that share cores are not
-// bound, because an idle one would keep its core from the others.
-std::vector<std::string> binding(const Job& job, const JobHost& host) {
-  const int share = host.cores / job.ranks;
+int most_of_host(const Job& job, const JobHost& host) {
+  if (job.hosts.empty()) return host.slurm_ranks > 0 ? host.slurm_ranks : job.all_ranks();
+  int most = 0;
+  for (const HostSlots& each : job.hosts) most = std::max(most, each.ranks);
+  return most;
+}
+
+// How many GPUs in a row a NUMA node has, where each node has as many: ranks, which take GPUs in
+// their order, are then dealt to the nodes in the same way. 0: the GPUs lie in another order.
+int gpus_of_node(const std::vector<int>& nodes) {
+  if (nodes.empty() || nodes.front() < 0) return 0;
+  const auto run =
+      std::find_if(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); }) -
+      nodes.begin();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] != nodes.front() + static_cast<int>(i) / static_cast<int>(run)) return 0;
+  }
+  return static_cast<int>(run);
+}
+
+// A rank stays near its GPU. Without GPUs each rank gets its share of the cores where there is one
+// for it; ranks that share cores are not bound, because an idle one would keep its core from the
+// others.
+Words binding(const Job& job, const JobHost& host) {
+  const int ranks = most_of_host(job, host);
+  const int of_node = gpus_of_node(host.gpu_nodes);
+  if (of_node > 0 && ranks <= static_cast<int>(host.gpu_nodes.size()) && host.cores >= ranks) {
+    return {"--map-by", fmt::format("ppr:{}:numa", std::min(of_node, ranks)), "--bind-to", "numa"};
+  }
+  const int share = host.gpu_nodes.empty() ? host.cores / ranks : 0;
   if (share == 0) return {"--oversubscribe", "--bind-to", "none"};
   return {"--map-by", "slot:PE=" + std::to_string(share), "--bind-to", "core"};
 }
 
-bool says(const std::vector<std::string>& words, std::string_view option) {
+bool says(const Words& words, std::string_view option) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     return word == option || word.starts_with(std::string(option) + "=");
   });
 }
 
-// The values of an option: "--set a b" has two, "--set=a" one.
-std::vector<std::string> values_of(const std::vector<std::string>& words,
-                                   const std::string& option) {
-  std::vector<std::string> values;
+Words mpirun_words(const Job& job, const JobHost& host, bool goes_on) {
+  Words words = {"mpirun", "-n", std::to_string(job.all_ranks())};
+  const auto add = [&](const Words& more) { words.insert(words.end(), more.begin(), more.end()); };
+  if (!job.hosts.empty()) {
+    Words slots;
+    for (const HostSlots& each : job.hosts)
+      slots.push_back(fmt::format("{}:{}", each.host, each.ranks));
+    add({"--host", fmt::format("{}", fmt::join(slots, ","))});
+  }
+  add(binding(job, host));
+  if (host.root) add({"--allow-run-as-root"});
+  for (const std::string& name : host.variables) {
+    if (is_exported(name)) add({"-x", name});
+  }
+  // Set by the parent for each start (parent.cpp), read by rank 0, which may be on another host.
+  if (goes_on && !job.hosts.empty()) add({"-x", "FSDP_RESTARTS", "-x", "FSDP_ENDED_BEFORE"});
+  return words;
+}
+
+// A rank that ends before the others does not end them at once: they end with the same status, a
+// moment later. Where a rank is lost, the others notice it themselves.
+Words srun_words(const Job& job, const JobHost& host) {
+  FSDP_CHECK(!host.srun_plugin.empty(),
+             "launch srun: srun has no way to connect the ranks of this program's MPI (srun "
+             "--mpi=list shows what it has; expected pmix): fsdp launch mpirun");
+  Words words = {"srun",
+                 "-n",
+                 std::to_string(job.all_ranks()),
+                 "--mpi=" + host.srun_plugin,
+                 "--kill-on-bad-exit=0",
+                 "--wait=60"};
+  if (host.slurm_cores > 0) {
+    words.push_back(fmt::format("--cpus-per-task={}", host.slurm_cores));
+    words.push_back("--cpu-bind=cores");
+  }
+  return words;
+}
+
+int number_of(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text ? std::max(0, std::atoi(text)) : 0;
+}
+
+}  // namespace
+
+int Job::all_ranks() const {
+  if (ranks > 0 || hosts.empty()) return std::max(1, ranks);
+  int all = 0;
+  for (const HostSlots& each : hosts) all += each.ranks;
+  return all;
+}
+
+std::vector<HostSlots> parse_hosts(const std::string& text) {
+  std::vector<HostSlots> hosts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const size_t colon = part.rfind(':');
+    HostSlots& host = hosts.emplace_back(HostSlots{.host = part.substr(0, colon)});
+    if (colon != std::string::npos) {
+      const std::string count = part.substr(colon + 1);
+      const bool number = !count.empty() && count.size() <= 5 &&
+                          count.find_first_not_of("0123456789") == std::string::npos;
+      host.ranks = number ? std::atoi(count.c_str()) : 0;
+    }
+    FSDP_CHECK(!host.host.empty() && host.ranks > 0,
+               "--hosts: expected host:ranks, such as a:4,b:4, got \"{}\"", part);
+    for (size_t i = 0; i + 1 < hosts.size(); ++i) {
+      FSDP_CHECK(hosts[i].host != host.host, "--hosts: {} is there twice", host.host);
+    }
+    begin = end + 1;
+  }
+  return hosts;
+}
+
+JobHost this_host(const Job& job) {
+  JobHost host = {.root = ::geteuid() == 0};
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) host.cores = std::max(1, CPU_COUNT(&set));
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string_view text = *variable;
+    host.variables.emplace_back(text.substr(0, text.find('=')));
+  }
+  host.gpu_nodes = numa_nodes_of_gpus("/");
+  host.slurm_ranks = number_of("SLURM_TASKS_PER_NODE");  // "4(x2)"
+  host.slurm_cores = number_of("SLURM_CPUS_PER_TASK");
+  if (job.launcher == Launcher::kSrun) {
+    host.srun_plugin = asked_srun_plugin();
+  }
+  return host;
+}
+
+std::string srun_plugin(const std::string& listed, bool without_pmix) {
+  Words plugins;
+  std::string word;
+  for (const char c : listed + "\n") {
+    const bool inside = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (inside) {
+      word += c;
+    } else if (!word.empty()) {
+      plugins.push_back(std::exchange(word, ""));
+    }
+  }
+  const auto has = [&](std::string_view name) {
+    return std::find(plugins.begin(), plugins.end(), name) != plugins.end();
+  };
+  if (has("pmix")) return "pmix";
+  for (const std::string& each : plugins) {
+    if (each.starts_with("pmix_v")) return each;
+  }
+  return without_pmix && has("pmi2") ? "pmi2" : "";
+}
+
+std::string asked_srun_plugin() {
+  return srun_plugin(output_of({"srun", "--mpi=list"}).text, comm::MpiRuntime::reaches_slurm());
+}
+
+std::vector<int> numa_nodes_of_gpus(const fs::path& root) {
+  std::map<std::string, int> nodes;  // by PCI address
+  std::error_code absent;
+  const fs::path driver = root / "sys/bus/pci/drivers/nvidia";
+  for (const auto& entry : fs::directory_iterator(driver, absent)) {
+    const fs::path file = entry.path() / "numa_node";
+    if (is_there(file)) nodes[entry.path().filename()] = std::atoi(read_file(file).c_str());
+  }
+  std::vector<int> out;
+  for (const auto& [address, node] : nodes) out.push_back(node);
+  return out;
+}
+
+Words command_of(const Job& job, const JobHost& host, bool goes_on) {
+  FSDP_CHECK(!job.arguments.empty(), "launch: expected a command behind --, such as: -- train ...");
+  if (!job.hosts.empty()) {
+    const int slots = Job{.hosts = job.hosts}.all_ranks();
+    FSDP_CHECK(job.all_ranks() <= slots, "launch: {} ranks, but --hosts has {}", job.ranks, slots);
+  }
+  Words words;
+  if (job.launcher == Launcher::kMpirun) words = mpirun_words(job, host, goes_on);
+  if (job.launcher == Launcher::kSrun) words = srun_words(job, host);
+  words.push_back(job.program);
+  words.insert(words.end(), job.arguments.begin(), job.arguments.end());
+  const auto add = [&](const Words& more) { words.insert(words.end(), more.begin(), more.end()); };
+  if (job.launcher == Launcher::kLocal && job.ranks > 1) {
+    add({"--local-ranks", std::to_string(job.ranks)});
+  }
+  if (goes_on && !says(job.arguments, "--resume")) add({"--resume", "auto"});
+  return words;
+}
+
+Words values_of(const Words& words, const std::string& option) {
+  Words values;
   bool inside = false;
   for (const std::string& word : words) {
     if (word.starts_with(option + "=")) values.push_back(word.substr(option.size() + 1));
@@ -50,71 +233,17 @@ std::vector<std::string> values_of(const std::vector<std::string>& words,
   return values;
 }
 
-}  // namespace
-
-JobHost this_host() {
-  JobHost host = {.root = ::geteuid() == 0, .variables = {}};
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) host.cores = std::max(1, CPU_COUNT(&set));
-  for (char** variable = environ; *variable; ++variable) {
-    const std::string_view text = *variable;
-    host.variables.emplace_back(text.substr(0, text.find('=')));
-  }
-  return host;
-}
-
-std::vector<std::string> command_of(const Job& job, const JobHost& host, bool goes_on) {
-  FSDP_CHECK(!job.arguments.empty(), "launch: expected a command behind --, such as: -- train ...");
-  std::vector<std::string> words;
-  const auto add = [&](const std::vector<std::string>& more) {
-    words.insert(words.end(), more.begin(), more.end());
-  };
-  if (job.launcher == Launcher::kMpirun) {
-    add({"mpirun", "-n", std::to_string(job.ranks)});
-    add(binding(job, host));
-    if (host.root) add({"--allow-run-as-root"});
-    for (const std::string& name : host.variables) {
-      if (is_exported(name)) add({"-x", name});
-    }
-  }
-  add({job.program});
-  add(job.arguments);
-  if (job.launcher == Launcher::kLocal && job.ranks > 1) {
-    add({"--local-ranks", std::to_string(job.ranks)});
-  }
-  if (goes_on && !says(job.arguments, "--resume")) add({"--resume", "auto"});
-  return words;
-}
-
-std::string shell_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    constexpr std::string_view kPlain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
-    if (!text.empty()) text += ' ';
-    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += '\'';
-  }
-  return text;
-}
-
-std::filesystem::path directory_of(const Job& job) {
+fs::path directory_of(const Job& job) {
   FSDP_CHECK(!job.arguments.empty() && job.arguments.front() == "train",
              "launch: --restart: only train can go on where it was, got {}",
              job.arguments.empty() ? "no command" : job.arguments.front());
-  const std::vector<std::string> resume = values_of(job.arguments, "--resume");
+  const Words resume = values_of(job.arguments, "--resume");
   FSDP_CHECK(resume.empty() || resume.back() == "auto",
              "launch: --restart: expected --resume auto, got --resume {}: each start would go on "
              "there",
              resume.empty() ? "" : resume.back());
-  const std::vector<std::string> files = values_of(job.arguments, "--config");
-  const std::vector<std::string> sets = values_of(job.arguments, "--set");
+  const Words files = values_of(job.arguments, "--config");
+  const Words sets = values_of(job.arguments, "--set");
   const config::TrainConfig config = config::read_config(
       files.empty() ? "" : files.back(), std::vector<config::Override>(sets.begin(), sets.end()));
   FSDP_CHECK(!config.runtime.run_dir.empty(),

@@ -1,5 +1,5 @@
-// The command that starts the ranks of a job on this host. Read next: parent.h. Not here: what a
-// rank finds out about its launcher (tools/launch/launch.h).
+// The command that starts the ranks of a job. Read next: parent.h. Not here: what a rank finds out
+// about its launcher (tools/launch/launch.h), a job that waits in a queue (slurm_script.h).
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,58 @@ namespace fsdp::tools {
 
 enum class Launcher : uint8_t {
   kLocal,   // ranks as threads of one process
-  kMpirun,  // ranks as processes
+  kMpirun,  // ranks as processes, started by mpirun
+  kSrun,    // ranks as processes, started by srun inside a job of Slurm
 };
+
+struct HostSlots {
+  std::string host;
+  int ranks = 1;
+};
+// "a:4,b:4,c" (of c: one). Error that names the part which is wrong.
+std::vector<HostSlots> parse_hosts(const std::string& text);
 
 struct Job {
   Launcher launcher = Launcher::kLocal;
-  int ranks = 1;
+  int ranks = 0;                       // 0: as many as the hosts have
+  std::vector<HostSlots> hosts = {};   // of mpirun; none: this one, or those of the batch system
   std::string program;                 // fsdp
   std::vector<std::string> arguments;  // "train", ...
+
+  int all_ranks() const;
 };
 
-// What of this machine decides the command.
+// What of this machine decides the command. The other hosts are taken for machines like it.
 struct JobHost {
   int cores = 1;  // that this process may use
   bool root = false;
-  std::vector<std::string> variables;  // names of the environment
+  std::vector<std::string> variables = {};  // names of the environment
+  std::vector<int> gpu_nodes = {};          // the NUMA node of each GPU, by PCI address
+  int slurm_ranks = 0;                      // that Slurm wants on this host; 0: it does not say
+  int slurm_cores = 0;                      // of a rank, likewise
+  std::string srun_plugin = {};             // for srun --mpi=
 };
-JobHost this_host();
+JobHost this_host(const Job& job);
 
-// The words of the command. `restarts`: the job goes on where it was.
+// Which plugin of srun connects the ranks, by what `srun --mpi=list` prints; "": none does.
+// `without_pmix`: the MPI of this program speaks to srun without PMIx (PMI2).
+std::string srun_plugin(const std::string& listed, bool without_pmix);
+// By this machine's srun.
+std::string asked_srun_plugin();
+
+// The words of the command. `restarts`: the job goes on where it was. Error where the job does not
+// fit its hosts.
 std::vector<std::string> command_of(const Job& job, const JobHost& host, bool goes_on);
-// As a shell reads it.
-std::string shell_text(const std::vector<std::string>& words);
+// The values of an option: "--set a b" has two, "--set=a" one.
+std::vector<std::string> values_of(const std::vector<std::string>& words,
+                                   const std::string& option);
 // Error unless the job can be started again: it is `train` with a runtime.run_dir, which is
 // returned.
 std::filesystem::path directory_of(const Job& job);
+
+// ---- for tests ----
+
+// By the PCI addresses of NVIDIA's driver; -1: the machine does not say. `root`: where /sys is.
+std::vector<int> numa_nodes_of_gpus(const std::filesystem::path& root);
 
 }  // namespace fsdp::tools

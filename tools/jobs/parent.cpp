@@ -124,7 +124,8 @@ class Parent {
 
   int run() {
     const bool goes_on = !options_.run_directory.empty();
-    const std::vector<std::string> words = command_of(options_.job, this_host(), goes_on);
+    const std::vector<std::string> words =
+        command_of(options_.job, this_host(options_.job), goes_on);
     durable_step();  // whether there is one
     for (;;) {
       const int status = is_gone() ? status::kFailed : run_once(words);
@@ -170,7 +171,8 @@ class Parent {
                               {fmt::format("{}={}", kRestarts, restarts_.count()),
                                fmt::format("{}={}", kEndedBefore, ended_before_)},
                               signals_);
-    // Until mpirun and its ranks listen to SIGUSR1, it is lost. They take it any number of times.
+    // Until the launcher and its ranks listen to SIGUSR1, it is lost. They take it any number of
+    // times.
     bool repeats = false;
     for (;;) {
       const int signal = next_signal(signals_, ends_at_once_ ? std::optional(kUntilKill)
@@ -182,8 +184,8 @@ class Parent {
         ends_at_once_ ? ::kill(-child, SIGKILL) : ::kill(child, SIGUSR1);
       } else if (!is_second(signal)) {
         if (asked_ == 0) asked_ = signal;
-        // mpirun kills its ranks after any other signal.
-        repeats = options_.job.launcher == Launcher::kMpirun;
+        // mpirun and srun kill their ranks after any other signal.
+        repeats = options_.job.launcher != Launcher::kLocal;
         ::kill(child, repeats ? SIGUSR1 : signal);
       } else {
         options_.say("a second signal: the job is ended at once");

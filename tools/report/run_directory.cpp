@@ -100,6 +100,13 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
   return comm::from_first_rank(world, path);
 }
 
+Json to_json(const std::optional<BatchJob>& job) {
+  if (!job) return {};
+  Json out = {{"job_id", job->id}, {"nodes", job->nodes}, {"restarts", job->restarts}};
+  if (!job->task.empty()) out.update({{"array_job_id", job->array}, {"array_task_id", job->task}});
+  return out;
+}
+
 Json to_json(const CheckpointOfRun& checkpoint) {
   if (checkpoint.step == 0) return {};
   return {{"step", checkpoint.step}, {"path", checkpoint.path}, {"run", checkpoint.run}};
@@ -118,6 +125,7 @@ void write_run_arguments(comm::Communicator& world, const std::filesystem::path&
                 {"threads_per_rank", arguments.threads},
                 {"run", arguments.run},
                 {"restarts", arguments.restarts},
+                {"slurm", to_json(arguments.job)},
                 {"resumed_from", to_json(arguments.resumed_from)},
                 {"effective_batch", arguments.effective_batch},
                 {"rows_per_pass", arguments.rows_per_pass},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "tools/launch/batch_job.h"
 #include "tools/report/run_facts.h"
 
 namespace fsdp::tools {
@@ -39,6 +40,7 @@ struct RunArguments {
   int local_ranks = 0;
   int threads = 1;
   int restarts = 0;  // by a launcher
+  std::optional<BatchJob> job = {};
   CheckpointOfRun resumed_from;
   // Of a step: rows of all ranks and micro-steps, of a pass (0: not in passes), micro-steps.
   int64_t effective_batch = 0;

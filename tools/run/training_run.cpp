@@ -201,6 +201,10 @@ void TrainingRun::make_session() {
     }
     vocabulary_note = data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.backend);
+    const int64_t end = config_.runtime.launch.end_time;
+    FSDP_CHECK(end == 0 || static_cast<double>(end) > unix_time(),
+               "runtime.end_time: {} has passed {:.0f} s ago; 0: what Slurm says", end,
+               unix_time() - static_cast<double>(end));
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
@@ -368,6 +372,7 @@ void TrainingRun::take_directory() {
                        .local_ranks = options_.local_ranks,
                        .threads = rank_.threads,
                        .restarts = rank_.restarts,
+                       .job = batch_job(),
                        .resumed_from = from,
                        .effective_batch = shape.batch,
                        .rows_per_pass = shape.rows_per_pass,

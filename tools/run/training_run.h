@@ -115,6 +115,7 @@ class TrainingRun {
   TrainTotals progress_before() const;
   std::function<void(int64_t step)> note_unit_hashes();
   TrainerOptions trainer_options();
+  void begin_job_time();
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
@@ -183,6 +184,7 @@ class TrainingRun {
   std::string failed_checkpoint_;              // why the last one is not there; "": it is
   int64_t durable_step_ = 0;                   // of the last complete checkpoint
   ProgressFile progress_file_;
+  std::optional<JobTime> job_time_;  // of rank 0; none: the time is not limited
   bool last_save_ = false;  // the checkpoint that was started last is that of the run's end
 };
 

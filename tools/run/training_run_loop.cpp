@@ -1,4 +1,8 @@
 // The steps of a run: which batches they have, what goes on beside them, and how the loop ends.
+#include <fmt/chrono.h>
+
+#include "tools/checkpoint/checkpoint_room.h"
+#include "tools/launch/batch_job.h"
 #include "tools/launch/launch.h"
 #include "tools/run/training_run.h"
 #include "tools/train/left_out.h"
@@ -65,10 +69,28 @@ TrainerOptions TrainingRun::trainer_options() {
           .saves_at_end = config_.checkpoint.every || plan_.manifest,
           .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
           .between_steps = between_steps,
+          .time = job_time_ ? &*job_time_ : nullptr,
           .before_update = note_unit_hashes()};
 }
 
+// Rank 0 watches it for all. Until a checkpoint was written, each rank is taken to write at the
+// rate of a slow disk.
+void TrainingRun::begin_job_time() {
+  constexpr double kBytesPerSecond = 100e6;
+  const double bytes = static_cast<double>(checkpoint_bytes(*session_)) / rank_.world.size();
+  const LaunchOptions& launch = config_.runtime.launch;
+  if (!speaks()) return;
+  const int64_t end = launch.end_time > 0 ? launch.end_time : end_of_batch_job();
+  if (end == 0) return;
+  job_time_.emplace(static_cast<double>(end), static_cast<double>(launch.grace_s),
+                    bytes / kBytesPerSecond);
+  say(fmt::format("the time of the job is over at {:%Y-%m-%d %H:%M:%S} ({})",
+                  fmt::localtime(static_cast<std::time_t>(end)),
+                  launch.end_time > 0 ? "runtime.end_time" : "Slurm"));
+}
+
 TrainTotals TrainingRun::train() {
+  begin_job_time();
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal,
                     config_.train.log_every.steps);

@@ -227,6 +227,7 @@ bool TrainingRun::take_checkpoint(bool wait) {
     durable_step_ = written->step;
     progress_file_.note_durable(durable_step_);
     if (!last_save_) progress_file_.add_save(0, written->seconds);
+    if (job_time_) job_time_->save_took(written->seconds);
     say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
     for (const std::string& warning : written->warnings) say("warning: " + warning);
     return true;

@@ -9,6 +9,7 @@
 
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
+#include "tools/report/run_costs.h"
 #include "tools/train/left_out.h"
 
 namespace fsdp::tools {
@@ -42,7 +43,9 @@ void Trainer::save(bool last) {
   const std::string problem = metrics_.sync();
   if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
   totals_.wall_time_s = seconds_between(started_, Clock::now());
+  const Clock::time_point began = Clock::now();
   options_.save(totals_, last);
+  if (options_.time) options_.time->save_took(seconds_between(began, Clock::now()));
   saved_at_ = totals_.steps;
   step_ended_ = saved_time_ = Clock::now();
   has_saved_ = true;
@@ -52,7 +55,23 @@ bool Trainer::is_due(int64_t step) const {
   return options_.save_every.steps > 0 && step % options_.save_every.steps == 0;
 }
 
+// The signal reaches all ranks by the next vote.
+void Trainer::watch_time() {
+  if (!options_.time || received_interrupt() != 0 || !options_.time->is_over(unix_time())) return;
+  progress_.note(
+      fmt::format("the time of the job is over in {:.0f} s (runtime.end_time); {:.0f} s are kept "
+                  "for the end of a step and a checkpoint: the run stops",
+                  options_.time->left_s(unix_time()), options_.time->needed_s()));
+  std::raise(SIGUSR1);
+}
+
+int Trainer::asked_to_stop() {
+  watch_time();
+  return vote_.taken().signal;
+}
+
 void Trainer::vote() {
+  watch_time();
   const std::chrono::seconds every(options_.save_every.seconds);
   const bool due = every.count() > 0 && Clock::now() - saved_time_ >= every;
   const StopVote::Answer answer = vote_.taken(due);
@@ -124,7 +143,7 @@ bool Trainer::stops_between_micro_steps() {
   const EventPtr before =
       std::exchange(micro_step_before_, backend.record(backend.compute_stream()));
   if (before) before->wait();
-  totals_.signal = vote_.taken().signal;
+  totals_.signal = asked_to_stop();
   return totals_.signal != 0;
 }
 
@@ -147,6 +166,7 @@ void Trainer::finish(const IssuedStep& issued) {
   // The time at which the device was done, not the time now: a step is read late, and the last two
   // are read one right after the other.
   const double seconds = seconds_between(step_ended_, values.ended);
+  if (options_.time) options_.time->step_took(seconds);
   step_ended_ = values.ended;
   totals_.wall_time_s = seconds_between(started_, step_ended_);
   totals_.steps = issued.step + 1;
@@ -328,7 +348,7 @@ void Trainer::evaluate(const BatchSource& validation) {
   const PhaseScope phase(session_.phases(), "evaluation");
   const Clock::time_point began = Clock::now();
   const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
-    totals_.signal = vote_.taken().signal;
+    totals_.signal = asked_to_stop();
     return totals_.signal == 0;
   });
   step_ended_ = Clock::now();

@@ -20,6 +20,7 @@
 #include "tools/report/progress.h"
 #include "tools/report/train_totals.h"
 #include "tools/train/evaluation.h"
+#include "tools/train/job_time.h"
 #include "tools/train/spike_rule.h"
 
 namespace fsdp::tools {
@@ -48,6 +49,9 @@ struct TrainerOptions {
   std::function<void(const TrainTotals& totals, bool last)> save = {};
   // Gets the totals of the last step that is finished. No collective in it; none: nothing.
   std::function<void(const TrainTotals& totals)> between_steps = {};
+  // Whose end stops the run as SIGUSR1 does; null: the time is not limited, or another rank
+  // watches.
+  JobTime* time = nullptr;
   // Sees the reduced gradients of this step, counted from 1, before they are used. Collective;
   // none: nobody looks.
   std::function<void(int64_t step)> before_update = {};
@@ -90,6 +94,8 @@ class Trainer {
   bool stops_between_micro_steps();
   bool is_due(int64_t step) const;
   void vote();
+  int asked_to_stop();
+  void watch_time();
   void count(const StepValues& values);
   void finish(const IssuedStep& issued);
   void check_values(const IssuedStep& issued, const StepValues& values);

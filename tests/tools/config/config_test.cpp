@@ -342,7 +342,7 @@ TEST_CASE("unknown keys name the file, the line and the nearest known key") {
       "state_dtype");
   CHECK(refusal("something: 1\n") ==
         "x.yaml:1: unknown key \"something\"; expected model, lora, data, train, checkpoint, "
-        "fsdp, runtime, sample");
+        "fsdp, runtime, launch, sample");
   CHECK(refusal("train.lr: 1\n") ==
         "x.yaml:1: key \"train.lr\": sections are nested in the file, not joined by dots");
 }

@@ -39,9 +39,98 @@ TEST_CASE("job: mpirun gives each rank its cores, and the variables that matter"
               "/bin/fsdp", "train"});
 }
 
-TEST_CASE("job: the command as a shell reads it") {
-  CHECK(shell_text({"fsdp", "--set", "a=[b, c]", "it's", ""}) ==
-        "fsdp --set 'a=[b, c]' 'it'\\''s' ''");
+TEST_CASE("job: ranks on several hosts") {
+  Job job = job_of(Launcher::kMpirun, 0, {"train"});
+  job.hosts = parse_hosts("a:4,b:2,c");
+  CHECK(job.all_ranks() == 7);
+  CHECK(command_of(job, kHost, true) == Words{"mpirun",
+                                              "-n",
+                                              "7",
+                                              "--host",
+                                              "a:4,b:2,c:1",
+                                              "--map-by",
+                                              "slot:PE=2",
+                                              "--bind-to",
+                                              "core",
+                                              "-x",
+                                              "NCCL_DEBUG",
+                                              "-x",
+                                              "OMP_NUM_THREADS",
+                                              "-x",
+                                              "FSDP_RESTARTS",
+                                              "-x",
+                                              "FSDP_ENDED_BEFORE",
+                                              "/bin/fsdp",
+                                              "train",
+                                              "--resume",
+                                              "auto"});
+  job.ranks = 8;
+  CHECK(test::error_of([&] { command_of(job, kHost, false); }) ==
+        "launch: 8 ranks, but --hosts has 7");
+  for (const char* wrong : {"", "a:", "a:0", "a:4,", ":3", "a:x", "a:-1"}) {
+    CAPTURE(wrong);
+    CHECK(test::contains(test::error_of([&] { parse_hosts(wrong); }), "expected host:ranks"));
+  }
+  CHECK(test::error_of([] { parse_hosts("a:1,a:2"); }) == "--hosts: a is there twice");
+}
+
+TEST_CASE("job: a rank stays near its GPU") {
+  const auto binding = [](const std::vector<int>& gpu_nodes, int ranks) {
+    JobHost host = kHost;
+    host.variables.clear();
+    host.gpu_nodes = gpu_nodes;
+    Words words = command_of(job_of(Launcher::kMpirun, ranks, {"train"}), host, false);
+    return Words(words.begin() + 3, words.end() - 2);
+  };
+  CHECK(binding({0, 0, 1, 1}, 4) == Words{"--map-by", "ppr:2:numa", "--bind-to", "numa"});
+  CHECK(binding({0, 0, 0, 0}, 2) == Words{"--map-by", "ppr:2:numa", "--bind-to", "numa"});
+  // Another order, or more ranks than GPUs: the kernel places them.
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0, 1, 0, 1}, {1, 1, 0, 0}, {-1, -1, -1, -1}, {0, 0, 1}}) {
+    CHECK(binding(nodes, 4) == Words{"--oversubscribe", "--bind-to", "none"});
+  }
+}
+
+TEST_CASE("job: the NUMA nodes of GPUs, by PCI address") {
+  const test::TempFolder folder;
+  CHECK(numa_nodes_of_gpus(folder.path()).empty());
+  for (const char* device : {"0000:c1:00.0", "0000:0a:00.0", "module"}) {
+    std::filesystem::create_directories(folder / "sys/bus/pci/drivers/nvidia" / device);
+  }
+  folder.write("sys/bus/pci/drivers/nvidia/0000:c1:00.0/numa_node", "1\n");
+  folder.write("sys/bus/pci/drivers/nvidia/0000:0a:00.0/numa_node", "0\n");
+  folder.write("sys/bus/pci/drivers/nvidia/module/version", "1\n");
+  CHECK(numa_nodes_of_gpus(folder.path()) == std::vector<int>{0, 1});
+}
+
+TEST_CASE("job: srun inside a job of Slurm") {
+  JobHost host = kHost;
+  host.srun_plugin = "pmix";
+  const Job job = job_of(Launcher::kSrun, 4, {"train"});
+  CHECK(command_of(job, host, true) == Words{"srun", "-n", "4", "--mpi=pmix",
+                                             "--kill-on-bad-exit=0", "--wait=60", "/bin/fsdp",
+                                             "train", "--resume", "auto"});
+  host.slurm_cores = 8;
+  const Words words = command_of(job, host, false);
+  CHECK(Words(words.begin() + 6, words.begin() + 8) ==
+        Words{"--cpus-per-task=8", "--cpu-bind=cores"});
+  CHECK(test::contains(test::error_of([&] { command_of(job, kHost, false); }),
+                       "launch srun: srun has no way"));
+  // mpirun there: the ranks of this host are those that Slurm wants.
+  host.slurm_ranks = 2;
+  const Words mpirun = command_of(job_of(Launcher::kMpirun, 4, {"train"}), host, false);
+  CHECK(Words(mpirun.begin() + 3, mpirun.begin() + 5) == Words{"--map-by", "slot:PE=4"});
+}
+
+TEST_CASE("job: which plugin of srun connects ranks") {
+  CHECK(srun_plugin("MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin "
+                    "versions available: pmix_v4\n",
+                    true) == "pmix");
+  CHECK(srun_plugin("srun: MPI types are...\nsrun: pmi2\nsrun: none\nsrun: pmix_v3\n", true) ==
+        "pmix_v3");
+  CHECK(srun_plugin("\tpmi2\n\tnone\n", true) == "pmi2");
+  CHECK(srun_plugin("\tpmi2\n\tnone\n", false).empty());
+  CHECK(srun_plugin("", true).empty());
 }
 
 TEST_CASE("job: a job that starts again has a folder to go on in") {

@@ -49,11 +49,13 @@ TEST_CASE("run directory: one for all ranks, with what was run") {
   std::vector<std::string> paths(3);
   comm::run_local_ranks(3, [&](comm::Communicator& world) {
     const auto path = make_run_directory(world, folder / "run", "name");
-    write_run_arguments(world, path,
-                        {.command = "train",
-                         .config = "c.yaml",
-                         .overrides = {"a=1"},
-                         .facts = {.sharding_strategy = "full_shard", .subset_size = 9}});
+    write_run_arguments(
+        world, path,
+        {.command = "train",
+         .config = "c.yaml",
+         .overrides = {"a=1"},
+         .job = BatchJob{.id = "13", .array = "12", .task = "3", .nodes = "n[0-1]", .restarts = 2},
+         .facts = {.sharding_strategy = "full_shard", .subset_size = 9}});
     paths[static_cast<size_t>(world.rank())] = path.string();
   });
   CHECK(paths[0] == (folder / "run").string());
@@ -63,6 +65,11 @@ TEST_CASE("run directory: one for all ranks, with what was run") {
   CHECK(arguments.at("world_size") == 3);
   CHECK(arguments.at("hosts").size() == 3);
   CHECK(arguments.at("set") == Json({"a=1"}));
+  CHECK(arguments.at("slurm") == Json({{"job_id", "13"},
+                                       {"nodes", "n[0-1]"},
+                                       {"restarts", 2},
+                                       {"array_job_id", "12"},
+                                       {"array_task_id", "3"}}));
   // The arguments of the Mistral guide's scripts, by their names.
   for (const char* key :
        {"model", "dataset", "run_name", "max_steps", "seq_len", "bsz", "grad_accum", "lr", "seed",

@@ -1,0 +1,42 @@
+// Contract: tools/jobs/shell.h.
+#include "tools/jobs/shell.h"
+
+#include <cstdio>
+#include <string_view>
+
+#include <sys/wait.h>
+
+#include "core/error.h"
+
+namespace fsdp::tools {
+
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    constexpr std::string_view kPlain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += '\'';
+  }
+  return text;
+}
+
+ShellOutput output_of(const std::vector<std::string>& words) {
+  std::FILE* const pipe = ::popen((shell_text(words) + " 2>&1").c_str(), "r");
+  FSDP_CHECK(pipe != nullptr, "{}: a process cannot be started", words.front());
+  ShellOutput output;
+  char part[4096];
+  while (const size_t length = std::fread(part, 1, sizeof part, pipe))
+    output.text.append(part, length);
+  const int state = ::pclose(pipe);
+  output.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+  return output;
+}
+
+}  // namespace fsdp::tools

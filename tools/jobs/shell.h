@@ -1,0 +1,18 @@
+// Commands as a shell reads them, and what they print.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdp::tools {
+
+// With quotes where a word needs them.
+std::string shell_text(const std::vector<std::string>& words);
+
+struct ShellOutput {
+  std::string text;  // stdout and stderr
+  int status = 0;    // 127: there is no such program
+};
+ShellOutput output_of(const std::vector<std::string>& words);
+
+}  // namespace fsdp::tools

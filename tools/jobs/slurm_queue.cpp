@@ -1,0 +1,134 @@
+// Contract: tools/jobs/slurm_queue.h.
+#include "tools/jobs/slurm_queue.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// "12: RUNNING on n[0-1]", "12: PENDING (BeginTime), restart 1"
+std::string line_of(const QueuedJob& job) {
+  std::string line = fmt::format("job {}: {}", job.id, job.state);
+  if (job.state == "PENDING" && job.reason != "None") line += fmt::format(" ({})", job.reason);
+  if (!job.nodes.empty() && !job.has_ended()) line += " on " + job.nodes;
+  if (job.restarts > 0) line += fmt::format(", restart {}", job.restarts);
+  if (job.has_ended()) line += fmt::format(", status {}", job.status);
+  return line;
+}
+
+// What was appended to a file since the last call.
+class Appended {
+ public:
+  std::string read(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    file.seekg(read_);
+    std::ostringstream text;
+    if (file) text << file.rdbuf();
+    read_ += static_cast<std::streamoff>(text.str().size());
+    return text.str();
+  }
+
+ private:
+  std::streamoff read_ = 0;
+};
+
+int status_of(const std::vector<QueuedJob>& jobs) {
+  int worst = 0;
+  for (const QueuedJob& job : jobs) {
+    const bool done = job.state == "COMPLETED";
+    worst = std::max(worst, done ? 0 : std::max(job.status, 1));
+  }
+  return worst;
+}
+
+}  // namespace
+
+std::string submit(const std::filesystem::path& script, const Ask& ask) {
+  const ShellOutput printed = ask({"sbatch", "--parsable", script.string()});
+  FSDP_CHECK(printed.status != 127,
+             "launch slurm: there is no sbatch on this machine: submit {} where there is one",
+             script.string());
+  const std::string id = first_line(printed.text);
+  FSDP_CHECK(
+      printed.status == 0 && !id.empty() && std::isdigit(static_cast<unsigned char>(id[0])) != 0,
+      "sbatch {}: {}", script.string(), id.empty() ? fmt::format("status {}", printed.status) : id);
+  return id.substr(0, id.find(';'));  // a cluster's name may follow
+}
+
+bool QueuedJob::has_ended() const {
+  for (const char* ended : {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
+                            "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"}) {
+    if (state == ended) return true;
+  }
+  return false;
+}
+
+std::vector<QueuedJob> parse_jobs(const std::string& text) {
+  std::vector<QueuedJob> jobs;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::map<std::string, std::string> values;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      const size_t equal = word.find('=');
+      if (equal != std::string::npos) values.emplace(word.substr(0, equal), word.substr(equal + 1));
+    }
+    if (values.count("JobId") == 0) continue;
+    QueuedJob job = {.id = values["JobId"],
+                     .state = values["JobState"],
+                     .reason = values["Reason"],
+                     .nodes = values["NodeList"],
+                     .restarts = std::atoi(values["Restarts"].c_str()),
+                     .log = values["StdOut"]};
+    if (values.count("ArrayTaskId") > 0)
+      job.id = values["ArrayJobId"] + "_" + values["ArrayTaskId"];
+    if (job.nodes == "(null)") job.nodes.clear();
+    const std::string& code = values["ExitCode"];  // "75:0", "0:9"
+    const int signal =
+        std::atoi(code.substr(std::min(code.find(':'), code.size() - 1) + 1).c_str());
+    job.status = signal > 0 ? 128 + signal : std::atoi(code.c_str());
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+int follow(const std::string& id, const Following& following) {
+  std::map<std::string, std::string> told;  // by job
+  std::string trouble;
+  Appended log;
+  std::vector<QueuedJob> jobs;
+  for (;;) {
+    const ShellOutput printed = following.ask({"scontrol", "show", "job", "-o", id});
+    if (printed.status == 0) {
+      jobs = parse_jobs(printed.text);
+      trouble.clear();
+    } else if (printed.text.find("Invalid job id") != std::string::npos) {
+      following.say(fmt::format("job {}: Slurm does not know of it any more", id));
+      return jobs.empty() ? 1 : status_of(jobs);
+    } else if (trouble != first_line(printed.text)) {
+      trouble = first_line(printed.text);
+      following.say(trouble + "; asking again");
+    }
+    for (const QueuedJob& job : jobs) {
+      const std::string line = line_of(job);
+      if (std::exchange(told[job.id], line) != line) following.say(line);
+    }
+    if (jobs.size() == 1) following.show(log.read(jobs.front().log));
+    const bool ended =
+        std::all_of(jobs.begin(), jobs.end(), [](const QueuedJob& job) { return job.has_ended(); });
+    if (!jobs.empty() && ended) return status_of(jobs);
+    std::this_thread::sleep_for(following.pause);
+  }
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,148 @@
+// Contract: tools/jobs/slurm_script.h. The names are those of man sbatch.
+#include "tools/jobs/slurm_script.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tools/jobs/shell.h"
+
+namespace fsdp::tools {
+namespace {
+
+using Options = std::vector<SbatchOption>;
+
+// What this file decides, and the option of `fsdp launch slurm` for it.
+const std::map<std::string, std::string> kOwn = {{"--array", "--vary"},
+                                                 {"--chdir", "start it in that folder"},
+                                                 {"--ntasks", "-n"},
+                                                 {"--ntasks-per-node", "-n and --nodes"},
+                                                 {"--open-mode", "append"},
+                                                 {"--parsable", "--submit"},
+                                                 {"--requeue", "every job is"},
+                                                 {"--no-requeue", "every job can be queued again"},
+                                                 {"--signal", "--grace"},
+                                                 {"--wait", "--wait"},
+                                                 {"--wrap", "no command of its own"}};
+
+// In the place of one of the same name, or behind all.
+void put(Options& all, const SbatchOption& option) {
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [&](const SbatchOption& each) { return each.name == option.name; });
+  at == all.end() ? all.push_back(option) : void(*at = option);
+}
+
+// The tasks of a node; 0: Slurm may place them as it likes.
+int ranks_of_node(const SlurmJob& job) {
+  const int ranks = job.job.all_ranks();
+  if (job.nodes > 0) {
+    FSDP_CHECK(ranks % job.nodes == 0,
+               "-n {}: no multiple of --nodes {}: the nodes would have different numbers of ranks",
+               ranks, job.nodes);
+    const int each = ranks / job.nodes;
+    FSDP_CHECK(job.gpus_of_node == 0 || each <= job.gpus_of_node,
+               "-n {}: {} ranks on each of {} nodes, but --gpus-per-node {}", ranks, each,
+               job.nodes, job.gpus_of_node);
+    return each;
+  }
+  if (job.gpus_of_node == 0) return 0;
+  FSDP_CHECK(ranks <= job.gpus_of_node || ranks % job.gpus_of_node == 0,
+             "-n {}: no multiple of --gpus-per-node {}: expected a rank for each GPU", ranks,
+             job.gpus_of_node);
+  return std::min(ranks, job.gpus_of_node);
+}
+
+// What the job is, without what a person or the site adds.
+Options own_options(const SlurmJob& job) {
+  const int ranks = job.job.all_ranks(), of_node = ranks_of_node(job);
+  Options options;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    options.push_back({name, value, ""});
+  };
+  if (of_node > 0) add("--nodes", std::to_string(ranks / of_node));
+  add("--ntasks", std::to_string(ranks));
+  if (of_node > 0) add("--ntasks-per-node", std::to_string(of_node));
+  if (job.gpus_of_node > 0) add("--gpus-per-node", std::to_string(of_node));
+  if (job.cores_of_rank > 0) add("--cpus-per-task", std::to_string(job.cores_of_rank));
+  if (!job.time.empty()) add("--time", job.time);
+  add("--signal", fmt::format("B:USR1@{}", job.grace));
+  add("--requeue", "");
+  add("--open-mode", "append");
+  if (!job.variations.empty()) {
+    const std::string limit = job.at_once > 0 ? fmt::format("%{}", job.at_once) : "";
+    add("--array", fmt::format("0-{}{}", job.variations.size() - 1, limit));
+  }
+  return options;
+}
+
+void put_given(Options& all, const Options& given) {
+  for (const SbatchOption& option : given) {
+    const auto own = kOwn.find(option.name);
+    FSDP_CHECK(own == kOwn.end(), "{}: {}: fsdp launch slurm decides that: {}", option.place,
+               option.name, own->second);
+    put(all, option);
+  }
+}
+
+// The later counts more: a name and a log that nobody gave, the site's file, what the job is, and
+// what a person gave for sbatch.
+std::string header(const SlurmJob& job) {
+  Options all = {{"--job-name", job.name, ""},
+                 {"--output", job.variations.empty() ? "%x-%j.log" : "%x-%A_%a.log", ""}};
+  put_given(all, job.site.options);
+  for (const SbatchOption& option : own_options(job)) put(all, option);
+  put_given(all, job.options);
+  std::string text;
+  for (const SbatchOption& option : all) text += "#SBATCH " + option.text() + "\n";
+  return text;
+}
+
+std::string launch_line(const SlurmJob& job) {
+  std::vector<std::string> words = {job.job.program,
+                                    "launch",
+                                    job.job.launcher == Launcher::kSrun ? "srun" : "mpirun",
+                                    "-n",
+                                    std::to_string(job.job.all_ranks()),
+                                    "--restart",
+                                    std::to_string(job.restarts),
+                                    "--"};
+  words.insert(words.end(), job.job.arguments.begin(), job.job.arguments.end());
+  return shell_text(words) + (job.variations.empty() ? "" : " --set \"${varied[@]}\"");
+}
+
+std::string choice_of_variation(const SlurmJob& job) {
+  if (job.variations.empty()) return "";
+  std::string text = "case $SLURM_ARRAY_TASK_ID in\n";
+  for (size_t i = 0; i < job.variations.size(); ++i) {
+    text += fmt::format("{}) varied=({}) ;;\n", i, shell_text(job.variations[i]));
+  }
+  return text + "esac\n\n";
+}
+
+}  // namespace
+
+std::string script_mark() { return "#!/bin/bash\n# A job of Slurm, written by fsdp launch slurm."; }
+
+std::string slurm_script(const SlurmJob& job) {
+  std::string site;
+  for (const std::string& line : job.site.lines) site += line + "\n";
+  return script_mark() + " Submit it where it was written: sbatch FILE\n" + header(job) + "\n" +
+         site + (site.empty() ? "" : "\n") +
+         "[ -z \"${SLURM_CPUS_PER_TASK:-}\" ] || export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n"
+         "export NCCL_DEBUG=${NCCL_DEBUG:-WARN} UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-warn}\n\n" +
+         choice_of_variation(job) + launch_line(job) +
+         " &\n"
+         "launched=$!\n"
+         "# The signal before the limit comes to this shell alone, and scancel's too.\n"
+         "trap 'kill -USR1 $launched' USR1\n"
+         "trap 'kill -TERM $launched' TERM\n"
+         "status=0\n"
+         "while kill -0 $launched 2>/dev/null; do wait $launched; status=$?; done\n"
+         "# 75: the checkpoint is on the disk, and the run has more to do.\n"
+         "[ $status != 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
+         "exit $status\n";
+}
+
+}  // namespace fsdp::tools

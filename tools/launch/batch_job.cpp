@@ -1,0 +1,57 @@
+// Contract: tools/launch/batch_job.h.
+#include "tools/launch/batch_job.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+namespace fsdp::tools {
+namespace {
+
+std::string text_of(const char* variable) { return variable ? variable : ""; }
+
+// "2026-11-26T07:50:08", in this machine's time zone; 0: none, such as "N/A" and "UNLIMITED".
+int64_t unix_time_of(const std::string& text) {
+  std::tm local = {};
+  if (!::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &local)) return 0;
+  local.tm_isdst = -1;
+  return std::max<int64_t>(0, ::mktime(&local));
+}
+
+std::string output_of(const std::string& command) {
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  if (!pipe) return "";
+  char text[256] = "";
+  const size_t length = std::fread(text, 1, sizeof text - 1, pipe);
+  ::pclose(pipe);
+  return std::string(text, length);
+}
+
+const char* environment(const char* name) { return std::getenv(name); }
+
+}  // namespace
+
+std::optional<BatchJob> batch_job(const GetVariable& getenv) {
+  const char* const id = getenv("SLURM_JOB_ID");
+  if (!id) return {};
+  return BatchJob{.id = id,
+                  .array = text_of(getenv("SLURM_ARRAY_JOB_ID")),
+                  .task = text_of(getenv("SLURM_ARRAY_TASK_ID")),
+                  .nodes = text_of(getenv("SLURM_JOB_NODELIST")),
+                  .restarts = std::atoi(text_of(getenv("SLURM_RESTART_COUNT")).c_str())};
+}
+
+std::optional<BatchJob> batch_job() { return batch_job(environment); }
+
+int64_t end_of_batch_job(const GetVariable& getenv,
+                         const std::function<std::string(const std::string& command)>& ask) {
+  if (const char* const end = getenv("SLURM_JOB_END_TIME")) return std::max(0LL, std::atoll(end));
+  const std::string id = text_of(getenv("SLURM_JOB_ID"));
+  if (id.empty() || id.find_first_not_of("0123456789") != std::string::npos) return 0;
+  return unix_time_of(
+      ask("timeout 10 squeue --noheader --jobs=" + id + " --format=%e 2>/dev/null"));
+}
+
+int64_t end_of_batch_job() { return end_of_batch_job(environment, output_of); }
+
+}  // namespace fsdp::tools
