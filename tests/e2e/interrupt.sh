@@ -150,12 +150,12 @@ grep -q '^note: removed was removed' removed.log || { fail "removed: no line abo
 
 # The time of the job is over soon: a checkpoint, and status 75, before it is.
 end=$(($(date +%s) + 4))
-"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=limited runtime.end_time=$end runtime.grace_s=2 \
-  train.steps=100000000 >limited.log 2>&1
-[ $? = 75 ] || { fail "limited: another status than 75"; cat limited.log; }
-[ "$(date +%s)" -le "$end" ] || fail "limited: ended after its time"
-grep -q '^the time of the job is over in [0-9]* s (runtime.end_time); [0-9]* s are kept for the end' limited.log || { fail "limited: no line"; cat limited.log; }
-[ -e limited/checkpoints/last.json ] || fail "limited: no checkpoint"
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=timed runtime.end_time=$end runtime.grace_s=2 \
+  train.steps=100000000 >timed.log 2>&1
+[ $? = 75 ] || { fail "timed: another status than 75"; cat timed.log; }
+[ "$(date +%s)" -le "$end" ] || fail "timed: ended after its time"
+grep -q '^the time of the job is over in [0-9]* s (runtime.end_time); [0-9]* s are kept for the end' timed.log || { fail "timed: no line"; cat timed.log; }
+[ -e timed/checkpoints/last.json ] || fail "timed: no checkpoint"
 "$FSDP" train --config config.yaml --set runtime.run_dir=late runtime.end_time=1700000000 >late.log 2>&1
 [ $? = 78 ] || fail "late: another status than 78"
 grep -q '^fsdp: runtime.end_time: 1700000000 has passed [0-9]* s ago; 0: what Slurm says$' late.log || { fail "late: no line"; cat late.log; }

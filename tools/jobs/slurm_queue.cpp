@@ -42,14 +42,34 @@ class Appended {
   std::streamoff read_ = 0;
 };
 
-int status_of(const std::vector<QueuedJob>& jobs) {
-  int worst = 0;
-  for (const QueuedJob& job : jobs) {
-    const bool done = job.state == "COMPLETED";
-    worst = std::max(worst, done ? 0 : std::max(job.status, 1));
+// What was seen of the jobs. Slurm forgets a job some minutes after its end.
+class Seen {
+ public:
+  // Calls `say` with what is not known yet.
+  void add(const std::vector<QueuedJob>& jobs, const std::function<void(const std::string&)>& say) {
+    all_ended_ = !jobs.empty();
+    for (const QueuedJob& job : jobs) {
+      const std::string line = line_of(job);
+      if (std::exchange(told_[job.id], line) != line) say(line);
+      if (job.has_ended()) {
+        statuses_[job.id] = job.state == "COMPLETED" ? 0 : std::max(job.status, 1);
+      } else {
+        all_ended_ = false;
+      }
+    }
   }
-  return worst;
-}
+  bool all_ended() const { return all_ended_; }
+  int worst() const {
+    int worst = 0;
+    for (const auto& [job, status] : statuses_) worst = std::max(worst, status);
+    return worst;
+  }
+
+ private:
+  std::map<std::string, std::string> told_;  // by job
+  std::map<std::string, int> statuses_;      // of those that have ended
+  bool all_ended_ = false;
+};
 
 }  // namespace
 
@@ -94,8 +114,8 @@ std::vector<QueuedJob> parse_jobs(const std::string& text) {
       job.id = values["ArrayJobId"] + "_" + values["ArrayTaskId"];
     if (job.nodes == "(null)") job.nodes.clear();
     const std::string& code = values["ExitCode"];  // "75:0", "0:9"
-    const int signal =
-        std::atoi(code.substr(std::min(code.find(':'), code.size() - 1) + 1).c_str());
+    const size_t colon = code.find(':');
+    const int signal = colon == std::string::npos ? 0 : std::atoi(code.c_str() + colon + 1);
     job.status = signal > 0 ? 128 + signal : std::atoi(code.c_str());
     jobs.push_back(job);
   }
@@ -103,30 +123,24 @@ std::vector<QueuedJob> parse_jobs(const std::string& text) {
 }
 
 int follow(const std::string& id, const Following& following) {
-  std::map<std::string, std::string> told;  // by job
+  Seen seen;
   std::string trouble;
   Appended log;
-  std::vector<QueuedJob> jobs;
   for (;;) {
     const ShellOutput printed = following.ask({"scontrol", "show", "job", "-o", id});
     if (printed.status == 0) {
-      jobs = parse_jobs(printed.text);
       trouble.clear();
+      const std::vector<QueuedJob> jobs = parse_jobs(printed.text);
+      seen.add(jobs, following.say);
+      if (jobs.size() == 1) following.show(log.read(jobs.front().log));
+      if (seen.all_ended()) return seen.worst();
     } else if (printed.text.find("Invalid job id") != std::string::npos) {
       following.say(fmt::format("job {}: Slurm does not know of it any more", id));
-      return jobs.empty() ? 1 : status_of(jobs);
+      return std::max(seen.worst(), 1);
     } else if (trouble != first_line(printed.text)) {
       trouble = first_line(printed.text);
       following.say(trouble + "; asking again");
     }
-    for (const QueuedJob& job : jobs) {
-      const std::string line = line_of(job);
-      if (std::exchange(told[job.id], line) != line) following.say(line);
-    }
-    if (jobs.size() == 1) following.show(log.read(jobs.front().log));
-    const bool ended =
-        std::all_of(jobs.begin(), jobs.end(), [](const QueuedJob& job) { return job.has_ended(); });
-    if (!jobs.empty() && ended) return status_of(jobs);
     std::this_thread::sleep_for(following.pause);
   }
 }

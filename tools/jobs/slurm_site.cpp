@@ -32,6 +32,12 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
+std::string SbatchOption::text() const {
+  if (value.empty()) return name;
+  const bool quotes = value.find(' ') != std::string::npos && value.find('"') == std::string::npos;
+  return name + "=" + (quotes ? '"' + value + '"' : value);
+}
+
 SbatchOption parse_sbatch(const std::string& text, const std::string& place) {
   const std::string_view all = trimmed(text);
   FSDP_CHECK(all.size() > 1 && all.front() == '-',

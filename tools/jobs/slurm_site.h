@@ -14,7 +14,7 @@ struct SbatchOption {
   std::string value;  // "": a switch
   std::string place;  // for messages: "site.sh:3", "--sbatch"
 
-  std::string text() const { return value.empty() ? name : name + "=" + value; }
+  std::string text() const;  // with quotes where the value has a blank and none
 };
 // "--time=1:00:00", "--time 1:00:00", "-t 1:00:00": names are the long ones. Error, with the place,
 // for what is no option.

@@ -94,6 +94,13 @@ TEST_CASE("queue: the status is the job's") {
   CHECK(follow_answers({{line("FAILED", "", "78:0"), 0}}).status == 78);
   CHECK(follow_answers({{line("TIMEOUT", "", "0:0"), 0}}).status == 1);
   CHECK(follow_answers({{line("COMPLETED") + line("FAILED", "", "12:0"), 0}}).status == 12);
+  // Of an array, Slurm has forgotten the first when the second ends.
+  const std::string second = "JobId=13 ArrayJobId=12 ArrayTaskId=1 ";
+  CHECK(follow_answers(
+            {{line("FAILED", "ArrayJobId=12 ArrayTaskId=0", "12:0") + second + "JobState=RUNNING\n",
+              0},
+             {second + "JobState=COMPLETED ExitCode=0:0\n", 0}})
+            .status == 12);
   const Followed forgotten =
       follow_answers({{"slurm_load_jobs error: Invalid job id specified\n", 1}});
   CHECK(forgotten.status == 1);

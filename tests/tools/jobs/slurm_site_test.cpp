@@ -31,6 +31,8 @@ TEST_CASE("site: what is no option is refused with its place") {
   CHECK(test::error_of([] { parse_sbatch("-Z 3", "--sbatch"); }) ==
         "--sbatch: -Z: give the option's long name");
   CHECK(parse_sbatch("--gres gpu:4", "").text() == "--gres=gpu:4");
+  CHECK(parse_sbatch("--comment=\"a b\"", "").text() == "--comment=\"a b\"");
+  CHECK(SbatchOption{"--job-name", "a b", ""}.text() == "--job-name=\"a b\"");
   CHECK(test::contains(test::error_of([&] { read_site(folder / "absent.sh"); }), "absent.sh"));
 }
 
