@@ -76,6 +76,13 @@ grep -q '^fsdp: launch: --restart: only train can go on where it was, got eval$'
 "$FSDP" launch mpirun -n 2 --print -- train --config 'my config.yaml' |
   grep -qE "^mpirun -n 2 .*fsdp train --config 'my config.yaml'$" || fail "--print"
 
+# Where ranks cannot be started, it is a mistake.
+for mistake in '-n 5 --hosts a:2,b:2' '--hosts a:x' ''; do
+  "$FSDP" launch mpirun $mistake -- train --config config.yaml >wrong.log 2>&1
+  [ $? = 78 ] || { fail "launch mpirun $mistake: another status than 78"; cat wrong.log; }
+done
+grep -q '^fsdp: launch: expected -n, or --hosts$' wrong.log || { fail "launch mpirun: no line"; cat wrong.log; }
+
 # A job for Slurm is checked when it is written. In a queue: slurm_slow.sh.
 printf '#SBATCH --account=abc\nmodule load openmpi\n' >site.sh
 "$FSDP" launch slurm --config config.yaml -n 4 --nodes 2 --with srun --site site.sh --set runtime.run_dir=queued >slurm.log 2>&1 ||

@@ -28,16 +28,18 @@ int start_job(const LaunchCommandOptions& options) {
       .restarts = {.most = options.restarts, .longest_pause = std::chrono::seconds(options.pause)},
       .say = [](const std::string& line) { print_line("launch: " + line); }};
   parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> command;
   try {
     if (!options.hosts.empty()) parent.job.hosts = parse_hosts(options.hosts);
     FSDP_CHECK(options.job.ranks > 0 || !options.hosts.empty(), "launch: expected -n, or --hosts");
     if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
+    command = command_of(parent.job, this_host(parent.job), options.restarts > 0);
   } catch (const Error& error) {
     report_error(error.what());
     return status::kMistake;
   }
   if (!options.print) return keep_running(parent);
-  print_at_once(shell_text(command_of(parent.job, this_host(parent.job), options.restarts > 0)));
+  print_at_once(shell_text(command));
   return status::kDone;
 }
 

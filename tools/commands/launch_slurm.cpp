@@ -10,7 +10,6 @@
 #include "core/io/file.h"
 #include "tools/config/config.h"
 #include "tools/jobs/job.h"
-#include "tools/jobs/shell.h"
 #include "tools/jobs/slurm_queue.h"
 #include "tools/jobs/slurm_script.h"
 #include "tools/launch/job_end.h"
@@ -25,7 +24,7 @@ namespace fs = std::filesystem;
 struct SlurmOptions {
   SlurmJob job;
   std::string config;
-  std::vector<std::string> overrides, rest;  // of train
+  std::vector<std::string> overrides;
   std::vector<std::string> sbatch, vary;
   std::string site, file = "fsdp.sbatch", with = "auto";
   bool submit = false, wait = false, print = false;
@@ -53,7 +52,7 @@ void settle_training(SlurmOptions& options) {
   FSDP_CHECK(!directory.empty(),
              "launch slurm: needs runtime.run_dir, the folder that the run goes on in");
   SlurmJob& job = options.job;
-  if (job.name.empty()) job.name = fs::path(directory).filename().string();
+  job.usual_name = fs::path(directory).filename().string();
   job.variations =
       options.vary.empty() ? std::vector<Variation>() : variations_of(options.vary, directory);
   for (const Variation& varied : job.variations) configuration(options, varied);
@@ -64,23 +63,21 @@ void settle_training(SlurmOptions& options) {
     const bool replaced = !job.variations.empty() && text.starts_with("runtime.run_dir=");
     if (!replaced) words.insert(words.end(), {"--set", text});
   }
-  words.insert(words.end(), options.rest.begin(), options.rest.end());
 }
 
 // Says which, and why.
 Launcher launcher_of(const std::string& with) {
   if (with != "auto") return with == "srun" ? Launcher::kSrun : Launcher::kMpirun;
-  const ShellOutput listed = output_of({"srun", "--mpi=list"});
-  if (listed.status == 127) {
+  const auto plugin = asked_srun_plugin();
+  if (!plugin) {
     say("note: there is no srun on this machine that could be asked: taken for one with PMIx "
         "(--with)");
     return Launcher::kSrun;
   }
-  const std::string plugin = asked_srun_plugin();
-  say(plugin.empty() ? "srun cannot connect the ranks of this program's MPI (srun --mpi=list): "
-                       "mpirun starts them"
-                     : "srun --mpi=" + plugin + " starts the ranks");
-  return plugin.empty() ? Launcher::kMpirun : Launcher::kSrun;
+  say(plugin->empty() ? "srun cannot connect the ranks of this program's MPI (srun --mpi=list): "
+                        "mpirun starts them"
+                      : "srun --mpi=" + *plugin + " starts the ranks");
+  return plugin->empty() ? Launcher::kMpirun : Launcher::kSrun;
 }
 
 void write_script(const fs::path& file, const std::string& text) {
@@ -187,7 +184,6 @@ void add_launch_slurm(const Command& group, ChosenCommand& chosen) {
   command.add_flag("--submit", options->submit, "runs sbatch");
   command.add_flag("--wait", options->wait,
                    "the same, and follows the job: its status is the job's");
-  command.add_option("arguments", options->rest, "others of train, behind --");
   command.when_chosen(
       [&chosen, options] { chosen = [options] { return launch_slurm(*options); }; });
 }

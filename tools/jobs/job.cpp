@@ -160,7 +160,9 @@ JobHost this_host(const Job& job) {
   host.slurm_ranks = number_of("SLURM_TASKS_PER_NODE");  // "4(x2)"
   host.slurm_cores = number_of("SLURM_CPUS_PER_TASK");
   if (job.launcher == Launcher::kSrun) {
-    host.srun_plugin = asked_srun_plugin();
+    const auto plugin = asked_srun_plugin();
+    FSDP_CHECK(plugin, "launch srun: there is no srun on this machine");
+    host.srun_plugin = *plugin;
   }
   return host;
 }
@@ -186,8 +188,10 @@ std::string srun_plugin(const std::string& listed, bool without_pmix) {
   return without_pmix && has("pmi2") ? "pmi2" : "";
 }
 
-std::string asked_srun_plugin() {
-  return srun_plugin(output_of({"srun", "--mpi=list"}).text, comm::MpiRuntime::reaches_slurm());
+std::optional<std::string> asked_srun_plugin() {
+  const ShellOutput listed = output_of({"srun", "--mpi=list"});
+  if (listed.status == 127) return {};
+  return srun_plugin(listed.text, comm::MpiRuntime::reaches_slurm());
 }
 
 std::vector<int> numa_nodes_of_gpus(const fs::path& root) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,8 @@ JobHost this_host(const Job& job);
 // Which plugin of srun connects the ranks, by what `srun --mpi=list` prints; "": none does.
 // `without_pmix`: the MPI of this program speaks to srun without PMIx (PMI2).
 std::string srun_plugin(const std::string& listed, bool without_pmix);
-// By this machine's srun.
-std::string asked_srun_plugin();
+// By this machine's srun; nullopt: it has none.
+std::optional<std::string> asked_srun_plugin();
 
 // The words of the command. `restarts`: the job goes on where it was. Error where the job does not
 // fit its hosts.

@@ -61,6 +61,7 @@ Options own_options(const SlurmJob& job) {
   const auto add = [&](const std::string& name, const std::string& value) {
     options.push_back({name, value, ""});
   };
+  if (!job.name.empty()) add("--job-name", job.name);
   if (of_node > 0) add("--nodes", std::to_string(ranks / of_node));
   add("--ntasks", std::to_string(ranks));
   if (of_node > 0) add("--ntasks-per-node", std::to_string(of_node));
@@ -89,7 +90,7 @@ void put_given(Options& all, const Options& given) {
 // The later counts more: a name and a log that nobody gave, the site's file, what the job is, and
 // what a person gave for sbatch.
 std::string header(const SlurmJob& job) {
-  Options all = {{"--job-name", job.name, ""},
+  Options all = {{"--job-name", job.usual_name, ""},
                  {"--output", job.variations.empty() ? "%x-%j.log" : "%x-%A_%a.log", ""}};
   put_given(all, job.site.options);
   for (const SbatchOption& option : own_options(job)) put(all, option);
@@ -139,7 +140,7 @@ std::string slurm_script(const SlurmJob& job) {
          "trap 'kill -USR1 $launched' USR1\n"
          "trap 'kill -TERM $launched' TERM\n"
          "status=0\n"
-         "while kill -0 $launched 2>/dev/null; do wait $launched; status=$?; done\n"
+         "while kill -0 $launched 2>/dev/null; do wait $launched && status=0 || status=$?; done\n"
          "# 75: the checkpoint is on the disk, and the run has more to do.\n"
          "[ $status != 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
          "exit $status\n";

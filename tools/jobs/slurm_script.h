@@ -20,14 +20,15 @@
 namespace fsdp::tools {
 
 struct SlurmJob {
-  Job job;  // its launcher: srun or mpirun
-  std::string name;
-  int nodes = 0;          // 0: Slurm chooses
-  int gpus_of_node = 0;   // a rank each; 0: the CPU computes
-  int cores_of_rank = 0;  // 0: as the partition says
-  std::string time;       // of Slurm: "4:00:00"; "": as the partition says
-  int64_t grace = 300;    // seconds before the limit at which the run is told to save
-  int64_t restarts = 3;   // inside a job, after a crash
+  Job job;                 // its launcher: srun or mpirun
+  std::string name;        // as given
+  std::string usual_name;  // where neither a person nor the site gives one
+  int nodes = 0;           // 0: Slurm chooses
+  int gpus_of_node = 0;    // a rank each; 0: the CPU computes
+  int cores_of_rank = 0;   // 0: as the partition says
+  std::string time;        // of Slurm: "4:00:00"; "": as the partition says
+  int64_t grace = 300;     // seconds before the limit at which the run is told to save
+  int64_t restarts = 3;    // inside a job, after a crash
   std::vector<SbatchOption> options = {};  // others that sbatch knows
   SlurmSite site = {};
   std::vector<Variation> variations = {};  // an array of jobs; empty: one job

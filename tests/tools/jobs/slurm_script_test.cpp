@@ -13,7 +13,7 @@ SlurmJob job_of(int ranks) {
                   .ranks = ranks,
                   .program = "/bin/fsdp",
                   .arguments = {"train", "--config", "my config.yaml"}},
-          .name = "mine"};
+          .usual_name = "mine"};
 }
 
 std::vector<std::string> options_of(const SlurmJob& job) {
@@ -68,7 +68,7 @@ launched=$!
 trap 'kill -USR1 $launched' USR1
 trap 'kill -TERM $launched' TERM
 status=0
-while kill -0 $launched 2>/dev/null; do wait $launched; status=$?; done
+while kill -0 $launched 2>/dev/null; do wait $launched && status=0 || status=$?; done
 # 75: the checkpoint is on the disk, and the run has more to do.
 [ $status != 75 ] || scontrol requeue "$SLURM_JOB_ID"
 exit $status
@@ -91,6 +91,16 @@ esac
 
 /bin/fsdp launch mpirun -n 2 --restart 3 -- train --config 'my config.yaml' --set "${varied[@]}" &
 )"));
+}
+
+TEST_CASE("slurm script: the name of a job") {
+  SlurmJob job = job_of(1);
+  job.site.options = {{"--job-name", "of_site", "site.sh:1"}};
+  CHECK(has(job, "--job-name=of_site"));
+  job.name = "given";
+  CHECK(has(job, "--job-name=given"));
+  job.options = {{"--job-name", "last", "--sbatch"}};
+  CHECK(has(job, "--job-name=last"));
 }
 
 TEST_CASE("slurm script: how ranks lie on nodes") {
