@@ -47,6 +47,8 @@ grep -qE "^$(hostname): .*, [0-9]+ cores?, [0-9.]+ of [0-9.]+ GiB of RAM in use$
 for rank in 0 1; do  # a header and a row at least, without a GPU
   grep -qE '^20[^,]*Z(,[0-9.]+){5},{8}$' two/monitor.rank$rank.csv || fail "monitor: $(cat two/monitor.rank$rank.csv)"
 done
+# Busy share, load, memory available, and what this host has of swap, pressure, network, InfiniBand and disk.
+grep -qE '^20[^,]*Z(,[0-9.]+){3}(,[0-9.]*){11}$' "two/monitor.host.$(hostname).csv" || fail "monitor: $(cat two/monitor.host.*)"
 for file in metrics all_results; do
   for key in avg_cpu_util_% std_cpu_util_% train/steps_per_second train/samples_per_second_mean; do
     grep -qE "\"$key\": [0-9.e-]+,?\$" two/$file.json || fail "$file.json: no $key"

@@ -3,47 +3,20 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <vector>
 
 #include <unistd.h>
 
+#include "tools/launch/proc_text.h"
+
 namespace fsdp::tools {
 namespace {
 
-std::string text_of(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
-// The numbers of a text up to the first word that is none.
-std::vector<uint64_t> numbers_in(std::string_view text) {
-  std::vector<uint64_t> numbers;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (;;) {
-    while (at != end && (*at == ' ' || *at == '\t')) ++at;
-    uint64_t number = 0;
-    const auto [rest, error] = std::from_chars(at, end, number);
-    if (error != std::errc()) return numbers;
-    numbers.push_back(number);
-    at = rest;
-  }
-}
-
-// Of a line that begins with `name`; none: there is no such line.
-std::vector<uint64_t> numbers_of_line(std::string_view text, std::string_view name) {
-  for (;;) {
-    if (text.starts_with(name)) return numbers_in(text.substr(name.size()));
-    const size_t end = text.find('\n');
-    if (end == text.npos) return {};
-    text.remove_prefix(end + 1);
-  }
-}
+using proc::numbers_in;
+using proc::numbers_of_line;
+using proc::text_of;
 
 double kibibytes(std::string_view meminfo, std::string_view name) {
   const std::vector<uint64_t> numbers = numbers_of_line(meminfo, name);

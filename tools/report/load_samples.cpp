@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "comm/exchange.h"
 
 namespace fsdp::tools {
@@ -36,19 +34,7 @@ std::optional<double> mebibytes(std::optional<double> bytes) {
 
 // ---------------------------------------------------------------------------- One sample
 
-std::string sample_header() {
-  std::string line = "time";
-  for (const char* column : kColumns) line += fmt::format(",{}", column);
-  return line;
-}
-
-std::string sample_row(std::string_view time, const Sample& sample) {
-  std::string line(time);
-  for (const std::optional<double>& value : sample) {
-    line += value ? fmt::format(",{:.1f}", *value) : ",";
-  }
-  return line;
-}
+std::string sample_header() { return csv_header(kColumns); }
 
 Sample host_sample(const HostCounters& before, const HostCounters& now, double seconds,
                    int64_t ticks_per_s) {
@@ -75,15 +61,6 @@ void add_gpu(Sample& sample, const cuda::DeviceLoad& load, size_t allocated) {
 
 // ---------------------------------------------------------------------------- Sums
 
-void SampleSums::add(const Sample& sample) {
-  for (size_t i = 0; i < kQuantities; ++i) {
-    if (!sample[i]) continue;
-    of[i].count += 1;
-    of[i].sum += *sample[i];
-    of[i].squares += *sample[i] * *sample[i];
-  }
-}
-
 void SampleSums::add(const SampleSums& other) {
   for (size_t i = 0; i < kQuantities; ++i) {
     of[i].count += other.of[i].count;
@@ -99,14 +76,6 @@ std::optional<Moments> SampleSums::moments(Quantity quantity) const {
   // Of equal samples the difference may be a little below 0.
   const double variance = std::max(sum.squares / sum.count - mean * mean, 0.0);
   return Moments{mean, std::sqrt(variance)};
-}
-
-Sample SampleSums::means() const {
-  Sample means;
-  for (size_t i = 0; i < kQuantities; ++i) {
-    if (of[i].count > 0) means[i] = of[i].sum / of[i].count;
-  }
-  return means;
 }
 
 SampleSums sums_of_ranks(comm::Communicator& world, const SampleSums& mine) {

@@ -1,6 +1,6 @@
-// Samples of what the machine does while a run trains: a row of CSV each, and their mean and
-// standard deviation over all ranks. Not here: who takes them (monitor.h), the names of the means
-// (metrics.h).
+// Samples of what a rank and its machine do while a run trains: a row of CSV each, and their mean
+// and standard deviation over all ranks. Next: host_samples.h, of a host. Not here: who takes them
+// (monitor.h), their file (sample_file.h), the names of the means (metrics.h).
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "kernels/cuda/device_sensors.h"
 #include "tools/launch/host_load.h"
+#include "tools/report/sample_file.h"
 
 namespace fsdp::tools {
 
@@ -31,10 +32,9 @@ enum Quantity : size_t {
   kPcieSent,
   kQuantities
 };
-using Sample = std::array<std::optional<double>, kQuantities>;  // none: nobody says
+using Sample = SampleOf<kQuantities>;
 
 std::string sample_header();  // a line of CSV
-std::string sample_row(std::string_view time, const Sample& sample);
 Sample host_sample(const HostCounters& before, const HostCounters& now, double seconds,
                    int64_t ticks_per_s);
 // `allocated`: bytes that the ledger counts.
@@ -44,17 +44,11 @@ struct Moments {
   double mean = 0, deviation = 0;
 };
 // Sums of samples, which ranks can add up.
-struct SampleSums {
-  struct Sum {
-    double count = 0, sum = 0, squares = 0;
-  };
-  std::array<Sum, kQuantities> of{};
-
-  void add(const Sample& sample);
+struct SampleSums : SumsOf<kQuantities> {
+  using SumsOf::add;
   void add(const SampleSums& other);
   // sqrt(E[x^2] - E[x]^2), of all samples of all ranks; none: there are no samples.
   std::optional<Moments> moments(Quantity quantity) const;
-  Sample means() const;
 };
 // Of all ranks, the same on every rank. Collective.
 SampleSums sums_of_ranks(comm::Communicator& world, const SampleSums& mine);

@@ -1,43 +1,19 @@
 // The thread of samples.
 #include "tools/report/monitor.h"
 
-#include <algorithm>
-#include <ctime>
-#include <fstream>
-#include <iterator>
 #include <new>
 
-#include <fmt/format.h>
-
-#include "core/error.h"
-
 namespace fsdp::tools {
-namespace {
 
-// "2025-03-01T12:00:00.250Z"
-std::string time_now() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto since = now.time_since_epoch() % std::chrono::seconds(1);
-  std::tm parts = {};
-  ::gmtime_r(&seconds, &parts);
-  char text[64] = "";
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return fmt::format("{}.{:03}Z", text,
-                     std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
-}
-
-}  // namespace
-
-Monitor::Monitor(MonitorOptions options) : options_(std::move(options)) {
+Monitor::Monitor(MonitorOptions options)
+    : options_(std::move(options)),
+      rows_(options_.file, sample_header(), 1, options_.detailed / options_.interval,
+            options_.later / options_.interval) {
   if (options_.gpu) gpu_.emplace(*options_.gpu);
-  try {
-    log_ = LineLog(options_.file);
-    if (log_.is_empty()) log_.append(sample_header());
-    std::ifstream file(options_.file);
-    rows_ = std::count(std::istreambuf_iterator<char>(file), {}, '\n') - 1;
-  } catch (const Error& error) {
-    problem_ = error.what();  // the means do not need the file
+  if (!options_.host_file.empty()) {
+    host_rows_.emplace(options_.host_file, host_header(), kHostDigits,
+                       options_.detailed / options_.interval, options_.later / options_.interval);
+    activity_before_ = options_.activity();
   }
   before_ = options_.counters();
   sampled_ = Clock::now();
@@ -61,9 +37,12 @@ void Monitor::stop() {
   thread_.join();
   const bool any = sums_.of[kResident].count > 0;
   if (!any || Clock::now() - sampled_ >= options_.interval / 2) takes_sample();
-  if (row_samples_ > 0) write_row();
-  log_.retry();
-  if (problem_.empty()) problem_ = log_.problem();
+  rows_.finish();
+  problem_ = rows_.problem();
+  if (host_rows_) {
+    host_rows_->finish();
+    if (problem_.empty()) problem_ = host_rows_->problem();
+  }
   if (problem_.empty() && gave_up_) {
     problem_ = options_.file.string() + ": rows are missing: no memory was left for them";
   }
@@ -95,8 +74,8 @@ bool Monitor::takes_sample() {
 void Monitor::sample() {
   const HostCounters now = options_.counters();
   const Clock::time_point time = Clock::now();
-  Sample sample = host_sample(before_, now, std::chrono::duration<double>(time - sampled_).count(),
-                              ticks_per_second());
+  const double seconds = std::chrono::duration<double>(time - sampled_).count();
+  Sample sample = host_sample(before_, now, seconds, ticks_per_second());
   before_ = now;
   sampled_ = time;
   if (gpu_) {
@@ -104,19 +83,11 @@ void Monitor::sample() {
     add_gpu(sample, gpu_->read(), allocated);
   }
   sums_.add(sample);
-  row_.add(sample);
-  ++row_samples_;
-  const bool detailed = static_cast<double>(rows_) < options_.detailed / options_.interval;
-  if (detailed || static_cast<double>(row_samples_) >= options_.later / options_.interval) {
-    write_row();
-  }
-}
-
-void Monitor::write_row() {
-  log_.append(sample_row(time_now(), row_.means()));
-  row_ = {};
-  row_samples_ = 0;
-  ++rows_;
+  rows_.add(sample);
+  if (!host_rows_) return;
+  const HostActivity activity = options_.activity();
+  host_rows_->add(sample_of_host(activity_before_, activity, seconds, sample[kCpu]));
+  activity_before_ = activity;
 }
 
 }  // namespace fsdp::tools

@@ -1,7 +1,8 @@
 // What the machine does while a run trains: a thread samples its processors, its memory and the GPU
 // of a rank, and writes a row of monitor.rank<r>.csv for each sample, later for each minute of
-// them. It only looks: what is trained does not depend on it. Read next: load_samples.h. Not here:
-// the readings themselves (tools/launch/host_load.h, kernels/cuda/device_sensors.h).
+// them; on one rank of each host also a row of monitor.host.<host>.csv. It only looks: what is
+// trained does not depend on it. Read next: load_samples.h, host_samples.h. Not here: the readings
+// themselves (tools/launch/host_load.h, host_activity.h, kernels/cuda/device_sensors.h).
 #pragma once
 
 #include <chrono>
@@ -16,13 +17,14 @@
 #include "core/memory_ledger.h"
 #include "kernels/cuda/device_sensors.h"
 #include "tools/launch/host_load.h"
-#include "tools/report/line_log.h"
+#include "tools/report/host_samples.h"
 #include "tools/report/load_samples.h"
 
 namespace fsdp::tools {
 
 struct MonitorOptions {
   std::filesystem::path file;
+  std::filesystem::path host_file = {};  // "": another rank samples this host
   std::chrono::duration<double> interval{1};
   // The file's rows of one sample take up so much time, over all starts of a run; each row after
   // that is the mean of the samples of `later`. 0: all rows are of one sample.
@@ -30,6 +32,8 @@ struct MonitorOptions {
   std::optional<int> gpu = {};           // as CUDA numbers it; none: the CPU computes
   const MemoryLedger* ledger = nullptr;  // of the GPU's memory; outlives the monitor
   std::function<HostCounters()> counters = [] { return read_counters(); };
+  DiskNumber disk = {};  // whose reads and writes count for the host
+  std::function<HostActivity()> activity = [disk = disk] { return read_host_activity(disk); };
 };
 
 class Monitor {
@@ -52,17 +56,16 @@ class Monitor {
   using Clock = std::chrono::steady_clock;
   void run();
   void sample();
-  void write_row();
   bool takes_sample();
 
   MonitorOptions options_;
   std::optional<cuda::DeviceMonitor> gpu_;
-  LineLog log_;
+  SampleFile<kQuantities> rows_;
+  std::optional<SampleFile<kHostQuantities>> host_rows_;
   HostCounters before_;
+  HostActivity activity_before_;
   Clock::time_point sampled_;
-  SampleSums sums_, row_;  // of all samples; of those that have no row yet
-  int64_t row_samples_ = 0;
-  int64_t rows_ = 0;  // in the file, also of earlier starts
+  SampleSums sums_;
   std::string problem_;
   std::mutex mutex_;
   std::condition_variable wake_;

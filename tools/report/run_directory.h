@@ -1,6 +1,7 @@
 // The folder of one run, runs/<name>-<timestamp>. Its files say what was run and with what result:
 // run_args.json, config.yaml, metrics.jsonl, metrics.json, progress.json, model/,
-// monitor.rank<r>.csv, trace.rank<r>.json, and the files of tools/guides/result_files.h.
+// monitor.rank<r>.csv, monitor.host.<host>.csv, trace.rank<r>.json, and the files of
+// tools/guides/result_files.h.
 #pragma once
 
 #include <filesystem>

@@ -154,7 +154,7 @@ class TrainingRun {
   RunIntervals intervals() const;
   std::optional<int> gpu() const;
   RunFacts facts() const;
-  MonitorOptions monitoring() const;
+  MonitorOptions monitoring() const;  // collective
 
   const TrainingRunOptions& options_;
   const std::optional<RollBack::Where> rolled_back_;

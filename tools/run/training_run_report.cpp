@@ -172,11 +172,15 @@ RunFacts TrainingRun::facts() const {
 }
 
 MonitorOptions TrainingRun::monitoring() const {
+  const bool samples_host = first_rank_of_host(rank_.world);
+  const std::string host_file = fmt::format("monitor.host.{}.csv", host_name());
   return {.file = directory_ / fmt::format("monitor.rank{}.csv", rank_.world.rank()),
+          .host_file = samples_host ? directory_ / host_file : "",
           .interval = std::chrono::duration<double>(config_.runtime.monitor_s),
           .later = std::chrono::duration<double>(config_.runtime.monitor_later_s),
           .gpu = gpu(),
-          .ledger = &session_->backend().ledger()};
+          .ledger = &session_->backend().ledger(),
+          .disk = disk_of(directory_)};
 }
 
 std::string TrainingRun::sample() {

@@ -49,6 +49,29 @@ TEST_CASE("monitor: a row for each interval, in the file at once") {
   CHECK(monitor.problem() == "");
 }
 
+TEST_CASE("monitor: one rank of a host has a second file, with rates of the host") {
+  const test::TempFolder folder;
+  std::atomic<int> readings = 0;
+  Monitor monitor({.file = folder / "monitor.rank0.csv",
+                   .host_file = folder / "monitor.host.a.csv",
+                   .interval = 10ms,
+                   .counters = [&] { return steady(++readings); },
+                   .activity = [] { return HostActivity{.sent = 7, .load = 2.5}; }});
+  while (readings < 4) std::this_thread::sleep_for(1ms);
+  monitor.stop();
+  const std::string text = read_file(folder / "monitor.host.a.csv");
+  CHECK(text.starts_with(host_header() + "\n2"));
+  CHECK(test::contains(text, "Z,40.00,2.50,,,,,,,0.00,,,,,\n"));
+  CHECK(lines_of(folder / "monitor.host.a.csv") == lines_of(folder / "monitor.rank0.csv"));
+  CHECK(monitor.problem() == "");
+
+  Monitor nowhere({.file = folder / "monitor.rank0.csv",
+                   .host_file = folder / "missing/monitor.host.a.csv",
+                   .interval = 1h});
+  nowhere.stop();
+  CHECK(test::contains(nowhere.problem(), "missing/monitor.host.a.csv: cannot be written"));
+}
+
 TEST_CASE("monitor: a short run has one row, and a run that goes on adds to them") {
   const test::TempFolder folder;
   for (int part = 0; part < 2; ++part) {
