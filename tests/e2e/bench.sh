@@ -69,6 +69,33 @@ diff before.json rates.json | grep '^[<>]' | grep -vE 'latency_us|bytes_per_s' &
 expect 0 'step' "$FSDP" explain --model gpt2-124m --world 2 --rates rates.json
 expect 1 '^fsdp: none.json' "${link[@]}" --update-rates none.json
 expect 1 'link: expected collectives of several sizes' "${comm[@]}" --local-ranks 2 --collectives broadcast --update-rates rates.json
+# What was recorded is held to; only the cases that are measured are written.
+gate=("$FSDP" bench comm --threads 1 --collectives all_gather --dtypes f32 --min-bytes 4KiB --max-bytes 4MiB --factor 1024)
+gate+=(--rounds 1 --calls 1 --gate gate.json)
+expect 1 'gate.json: cannot open: No such file' "${gate[@]}" --local-ranks 3
+expect 0 '^gate.json: 2 cases of 2 recorded' "${gate[@]}" --local-ranks 3 --update
+cp gate.json three.json
+expect 44 'gate.json: nothing is recorded for 2 ranks on 1 host by threads, memory of cpu; recorded: 3 ranks on 1 host' \
+  "${gate[@]}" --local-ranks 2
+expect 0 '^gate.json: 2 cases of 4 recorded' "${gate[@]}" --local-ranks 2 --update
+[ "$(grep -cxFf three.json gate.json)" -ge 3 ] || fail "gate: other cases are gone: $(cat gate.json)"
+expect 0 '"gate":"passed","collective":"all_gather"' "${gate[@]}" --local-ranks 3 --gate-share 0.01 --json
+expect 44 'gate.json: no record of all_gather f32 plain of 4092 bytes for 3 ranks' "${gate[@]}" --local-ranks 3 --buffers plain
+expect 44 'one rank communicates with nobody' "${gate[@]}" --update
+# A cluster that was a thousand times as fast, and less: every pair is slow.
+sed 's/busbw_gb_per_s":/&9999/' three.json >gate.json
+expect 46 '^fsdp: bench comm: gate.json: all_gather f32 of [0-9]* bytes: expected at least .* GB/s on the bus .* at best of 3; too slow: [12] of 2 cases; slow pairs, 3 of 3: ranks [0-2] ' \
+  "${gate[@]}" --local-ranks 3
+[ "$(grep -cE '^ranks [01] \(.*\) and [12] \(.*\) .* GB/s  below ' out)" = 3 ] || { fail "gate: not three slow pairs"; cat out; }
+expect 46 '^{"pair":\[\[[01]\],\[[12]\]\],"hosts":' "${gate[@]}" --local-ranks 3 --json
+head -c 100 three.json >gate.json
+for update in "" --update; do
+  expect 1 '^fsdp: gate.json:[0-9]*: malformed JSON' "${gate[@]}" --local-ranks 3 $update
+done
+[ "$(wc -c <gate.json)" = 100 ] || fail "gate: a file that is damaged was replaced"
+expect 0 '^ranks 0 \(.*\) and 1 \(.*\) .* GB/s' "${comm[@]}" --local-ranks 2 --pairs
+expect 46 'slow pairs, 3 of 3: ranks' "${comm[@]}" --local-ranks 3 --pairs --min-busbw 1e9
+expect 2 'pairs excludes --gate|--gate excludes --pairs' "${gate[@]}" --local-ranks 2 --pairs
 # A suite: with the sizes given here, else 32 MiB to 1 GiB. A lone rank leaves no folder.
 suite=("$FSDP" bench comm --min-bytes 3000 --max-bytes 12000 --threads 1 --suite)
 expect 0 '^mean busbw' "${suite[@]}" suite --local-ranks 2

@@ -73,9 +73,8 @@ class CollectiveBench {
  public:
   CollectiveBench(comm::Communicator& world, Backend& backend, const CommCase& what)
       : world_(world), backend_(backend), what_(what) {
-    const auto size = static_cast<int64_t>(size_of(what.dtype));
-    slot_ = std::max<int64_t>(1, what.bytes / (size * world.size()));
-    what_.bytes = slot_ * world.size() * size;
+    what_.bytes = whole_slots(what, world.size());
+    slot_ = what_.bytes / (static_cast<int64_t>(size_of(what.dtype)) * world.size());
     const auto bytes = static_cast<size_t>(what_.bytes);
     std::shared_ptr<Storage> storage;
     if (what.registered) {
@@ -227,6 +226,11 @@ class CollectiveBench {
 };
 
 }  // namespace
+
+int64_t whole_slots(const CommCase& what, int ranks) {
+  const int64_t slots = static_cast<int64_t>(size_of(what.dtype)) * ranks;
+  return std::max<int64_t>(1, what.bytes / slots) * slots;
+}
 
 double bus_factor(Collective collective, int ranks) {
   const double n = ranks;

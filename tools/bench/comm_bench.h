@@ -37,6 +37,10 @@ struct CommResult {
   double busbw() const;
 };
 
+// The bytes of `what` that are whole elements of whole slots of so many ranks; one element at
+// least.
+int64_t whole_slots(const CommCase& what, int ranks);
+
 // all_reduce 2 (n - 1) / n, all_gather and reduce_scatter (n - 1) / n, broadcast 1.
 double bus_factor(comm::Collective collective, int ranks);
 

@@ -78,6 +78,20 @@ std::string_view op_name(const CommCase& what) {
   return reduces(what.collective) ? kOps[static_cast<size_t>(what.op)].name : "";
 }
 
+std::string_view buffer_name(const CommCase& what) {
+  return what.registered ? "communicator" : "plain";
+}
+
+std::string name_without_size(const CommCase& what) {
+  std::string name(comm::name_of(what.collective));
+  if (!op_name(what).empty()) name += fmt::format(" {}", op_name(what));
+  return fmt::format("{} {}{}", name, name_of(what.dtype), what.registered ? "" : " plain");
+}
+
+std::string describe(const CommCase& what) {
+  return fmt::format("{} of {} bytes", name_without_size(what), what.bytes);
+}
+
 std::string check_transport(RankContext& rank, const LaunchOptions& launch,
                             const std::string& wanted) {
   const std::vector<std::string> hosts = rank.world.exchange(host_name());

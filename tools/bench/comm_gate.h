@@ -26,6 +26,9 @@ struct CommCases {
 // averages of integers.
 std::vector<CommCase> expand(const CommCases& cases);
 std::string_view op_name(const CommCase& what);  // "" where nothing is reduced
+std::string_view buffer_name(const CommCase& what);
+std::string name_without_size(const CommCase& what);  // "all_reduce sum f32"; plain buffers say so
+std::string describe(const CommCase& what);           // "all_reduce sum f32 of 65536 bytes"
 
 struct CommGate {
   int expected_ranks = 0;     // 0: any, but more than one
@@ -34,6 +37,8 @@ struct CommGate {
 constexpr double kUsualBar = 5;  // GB/s
 constexpr int kNothingValid = 44;
 constexpr int kTooSlow = 46;
+// A case or a pair that falls short is measured again, so often in all; its best time counts.
+constexpr int kGateTries = 3;
 
 // What carries the data of ranks without NCCL: threads, shared (memory of a host) or mpi. `launch`:
 // how they were started. AgreedError when `wanted` is another one; "auto" is any. Collective.

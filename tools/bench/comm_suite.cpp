@@ -9,13 +9,6 @@
 namespace fsdp::tools {
 namespace {
 
-// As the table and the CSV name it: "all_reduce sum f32"; plain memory says so.
-std::string column_of(const CommCase& what) {
-  std::string name(comm::name_of(what.collective));
-  if (!op_name(what).empty()) name += fmt::format(" {}", op_name(what));
-  return fmt::format("{} {}{}", name, name_of(what.dtype), what.registered ? "" : " plain");
-}
-
 constexpr const char* kFormula =
     "busbw = bytes / time x factor, the factors of nccl-tests for n ranks: all_reduce 2 (n - 1) / "
     "n,\n"
@@ -52,12 +45,11 @@ std::string csv_of(const std::vector<CommResult>& results) {
       "collective,op,dtype,buffer,ranks,bytes,us_least,us_median,us_upper_quartile,"
       "algbw_gb_per_s,busbw_gb_per_s,wrong\n";
   for (const CommResult& r : results) {
-    text +=
-        fmt::format("{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{}\n",
-                    comm::name_of(r.what.collective), op_name(r.what), name_of(r.what.dtype),
-                    r.what.registered ? "communicator" : "plain", r.ranks, r.what.bytes,
-                    r.seconds.least * 1e6, r.seconds.median * 1e6, r.seconds.upper_quartile * 1e6,
-                    r.algbw() * 1e-9, r.busbw() * 1e-9, r.wrong);
+    text += fmt::format("{},{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.4f},{:.4f},{}\n",
+                        comm::name_of(r.what.collective), op_name(r.what), name_of(r.what.dtype),
+                        buffer_name(r.what), r.ranks, r.what.bytes, r.seconds.least * 1e6,
+                        r.seconds.median * 1e6, r.seconds.upper_quartile * 1e6, r.algbw() * 1e-9,
+                        r.busbw() * 1e-9, r.wrong);
   }
   return text;
 }
@@ -66,7 +58,7 @@ std::string bandwidth_table(const std::vector<CommResult>& results) {
   std::vector<std::string> columns;
   std::map<int64_t, std::map<std::string, double>> rows;
   for (const CommResult& result : results) {
-    const std::string column = column_of(result.what);
+    const std::string column = name_without_size(result.what);
     if (std::find(columns.begin(), columns.end(), column) == columns.end()) {
       columns.push_back(column);
     }

@@ -1,0 +1,204 @@
+// One list of keys for reading and writing.
+#include "tools/bench/gate_records.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/io/json.h"
+
+namespace fsdp::tools {
+namespace {
+
+// Calls visit(key, member) for all that a line of the file has.
+template <typename Case, typename Record, typename Visit>
+void visit_line(Case& at, Record& record, Visit&& visit) {
+  visit("transport", at.transport);
+  visit("memory", at.memory);
+  visit("ranks", at.ranks);
+  visit("hosts", at.hosts);
+  visit("collective", at.collective);
+  visit("op", at.op);
+  visit("dtype", at.dtype);
+  visit("buffer", at.buffer);
+  visit("bytes", at.bytes);
+  visit("busbw_gb_per_s", record.busbw_gb_per_s);
+  visit("us", record.us);
+}
+
+// Reads one member of a line and refuses what it cannot be.
+struct ReadMember {
+  const Json& line;
+  const std::string& where;
+  size_t& known;
+
+  const Json& member(const char* key) {
+    const Json* const value = line.find(key);
+    FSDP_CHECK(value, "{}: expected a key \"{}\", got none", where, key);
+    ++known;
+    return *value;
+  }
+  void operator()(const char* key, std::string& out) {
+    const Json& value = member(key);
+    FSDP_CHECK(value.is_string(), "{}: {}: expected a text, got {}", where, key, value.dump());
+    out = value.text();
+  }
+  void operator()(const char* key, int64_t& out) {
+    const Json& value = member(key);
+    FSDP_CHECK(value.is_number_integer() && value.get<double>() >= 1,
+               "{}: {}: expected a whole number from 1, got {}", where, key, value.dump());
+    out = value.get<int64_t>();
+  }
+  void operator()(const char* key, double& out) {
+    const Json& value = member(key);
+    FSDP_CHECK(value.is_number() && value.get<double>() > 0,
+               "{}: {}: expected a number above 0, got {}", where, key, value.dump());
+    out = value.get<double>();
+  }
+};
+
+std::string place_of(const GateCase& at) {
+  return fmt::format("{} ranks on {} host{} by {}, memory of {}", at.ranks, at.hosts,
+                     at.hosts == 1 ? "" : "s", at.transport, at.memory);
+}
+
+bool of_bandwidth(const CommResult& result) { return result.what.bytes >= kBandwidthBytes; }
+
+// 1: as recorded; 0.5: half as fast.
+double speed(const HeldCase& held) {
+  if (of_bandwidth(held.result)) return held.result.busbw() * 1e-9 / held.record.busbw_gb_per_s;
+  return held.record.us * 1e-6 / held.result.seconds.median;
+}
+
+std::string shortfall(const CommResult& result, const GateRecord& record, double share) {
+  if (of_bandwidth(result)) {
+    const double got = result.busbw() * 1e-9, least = share * record.busbw_gb_per_s;
+    if (got >= least) return "";
+    return fmt::format("expected at least {:.4g} GB/s on the bus ({} of {:.4g}), got {:.4g}", least,
+                       share, record.busbw_gb_per_s, got);
+  }
+  const double got = result.seconds.median * 1e6, most = record.us / share + kInterruptionUs;
+  if (got <= most) return "";
+  return fmt::format("expected at most {:.4g} us ({:.4g} / {} + {}), got {:.4g}", most, record.us,
+                     share, kInterruptionUs, got);
+}
+
+}  // namespace
+
+GateCase gate_case(const CommCase& what, const GatePlace& place) {
+  return {.transport = place.transport,
+          .memory = place.memory,
+          .ranks = place.ranks,
+          .hosts = place.hosts,
+          .collective = std::string(comm::name_of(what.collective)),
+          .op = std::string(op_name(what)),
+          .dtype = std::string(name_of(what.dtype)),
+          .buffer = std::string(buffer_name(what)),
+          .bytes = what.bytes};
+}
+
+GateRecords parse_gate_records(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  const Json* const cases = json.is_object() ? json.find("cases") : nullptr;
+  FSDP_CHECK(cases && cases->is_array() && json.size() == 1,
+             "{}: expected the file of a gate, {{\"cases\": [...]}} and nothing else", source);
+  GateRecords records;
+  for (size_t i = 0; i < cases->size(); ++i) {
+    const Json& line = (*cases)[i];
+    const std::string where = fmt::format("{}: cases[{}]", source, i);
+    FSDP_CHECK(line.is_object(), "{}: expected an object, got {}", where, line.dump());
+    GateCase at;
+    GateRecord record;
+    size_t known = 0;
+    visit_line(at, record, ReadMember{line, where, known});
+    FSDP_CHECK(line.size() == known, "{}: expected {} keys, got {}", where, known, line.size());
+    FSDP_CHECK(records.emplace(std::move(at), record).second, "{}: the same case again", where);
+  }
+  return records;
+}
+
+std::string gate_text(const GateRecords& records) {
+  std::vector<std::string> lines;
+  for (const auto& [at, record] : records) {
+    Json line = Json::object();
+    visit_line(at, record, [&](const char* key, const auto& value) { line[key] = Json(value); });
+    lines.push_back("  " + line.dump());
+  }
+  return fmt::format("{{\"cases\": [\n{}\n]}}\n", fmt::join(lines, ",\n"));
+}
+
+void set_records(GateRecords& records, const GatePlace& place,
+                 const std::vector<CommResult>& results) {
+  for (const CommResult& result : results) {
+    records[gate_case(result.what, place)] = {.busbw_gb_per_s = result.busbw() * 1e-9,
+                                              .us = result.seconds.median * 1e6};
+  }
+}
+
+GateVerdict check_recorded(const GateRecords& records, const GatePlace& place,
+                           const std::vector<CommCase>& cases, const std::string& source) {
+  const std::string here = place_of(gate_case({}, place));
+  std::set<std::string> places;
+  for (const auto& [at, record] : records) places.insert(place_of(at));
+  if (!places.contains(here)) {
+    return {kNothingValid,
+            fmt::format("{}: nothing is recorded for {}; recorded: {}", source, here,
+                        places.empty() ? "nothing" : fmt::to_string(fmt::join(places, "; ")))};
+  }
+  for (CommCase what : cases) {
+    what.bytes = whole_slots(what, place.ranks);
+    if (records.contains(gate_case(what, place))) continue;
+    return {kNothingValid, fmt::format("{}: no record of {} for {}; --update adds it", source,
+                                       describe(what), here)};
+  }
+  return {};
+}
+
+std::vector<HeldCase> hold_to_records(const std::vector<CommResult>& results,
+                                      const GateRecords& records, const GatePlace& place,
+                                      double share,
+                                      const std::function<CommResult(const CommCase&)>& again) {
+  std::vector<HeldCase> held;
+  for (const CommResult& result : results) {
+    const GateRecord& record = records.at(gate_case(result.what, place));
+    held.push_back({.result = result, .record = record});
+    held.back().shortfall = shortfall(result, record, share);
+  }
+  for (int tries = 2; tries <= kGateTries; ++tries) {
+    for (HeldCase& one : held) {
+      if (one.shortfall.empty()) continue;
+      const int64_t wrong = one.result.wrong;
+      const CommResult other = again(one.result.what);
+      if (other.seconds.median < one.result.seconds.median) one.result = other;
+      one.result.wrong = std::max(wrong, other.wrong);
+      one.tries = tries;
+      one.shortfall = shortfall(one.result, one.record, share);
+    }
+  }
+  return held;
+}
+
+const HeldCase* worst_of(const std::vector<HeldCase>& held) {
+  const HeldCase* worst = nullptr;
+  const auto rank = [](const HeldCase& one) {
+    return std::pair(!of_bandwidth(one.result), speed(one));
+  };
+  for (const HeldCase& one : held) {
+    if (!one.shortfall.empty() && (!worst || rank(one) < rank(*worst))) worst = &one;
+  }
+  return worst;
+}
+
+GateVerdict check_held(const std::vector<HeldCase>& held, const std::string& source) {
+  const HeldCase* const worst = worst_of(held);
+  if (!worst) return {};
+  const auto slow =
+      std::count_if(held.begin(), held.end(), [](const auto& one) { return one.shortfall != ""; });
+  return {kTooSlow, fmt::format("{}: {}: {} at best of {}; too slow: {} of {} cases", source,
+                                describe(worst->result.what), worst->shortfall, worst->tries, slow,
+                                held.size())};
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,287 @@
+// The order of things in `fsdp bench comm`, and what it prints.
+// Read next: tools/bench/comm_bench.h. Not here: measuring, verdicts (tools/bench).
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include <fmt/chrono.h>
+
+#include "comm/exchange.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tools/bench/comm_pairs.h"
+#include "tools/bench/comm_suite.h"
+#include "tools/bench/gate_records.h"
+#include "tools/bench/link_rate.h"
+#include "tools/commands/bench_comm.h"
+#include "tools/launch/backend_choice.h"
+#include "tools/predict/rates_file.h"
+#include "tools/report/device_snapshot.h"
+#include "tools/report/source_commit.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string utc_time() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+Json json_of(const CommCase& what, const std::string& transport, int ranks) {
+  return {{"collective", comm::name_of(what.collective)},
+          {"op", op_name(what)},
+          {"dtype", name_of(what.dtype)},
+          {"buffer", buffer_name(what)},
+          {"transport", transport},
+          {"ranks", ranks},
+          {"bytes", what.bytes}};
+}
+
+class CommRun {
+ public:
+  CommRun(const CommOptions& options, RankContext& rank)
+      : options_(options),
+        rank_(rank),
+        backend_(make_backend(rank.backend, DType::kF32)),
+        gpu_world_(make_gpu_world(rank.world, rank.backend, *backend_)),
+        world_(gpu_world_ ? *gpu_world_ : rank.world),
+        transport_(gpu_world_ ? "nccl" : check_transport(rank, options.launch, options.transport)),
+        hosts_(rank.world.exchange(host_name())) {}
+
+  GateVerdict pairs(const std::vector<CommCase>& cases) {
+    // The largest size of the first collective.
+    CommCase what = cases.front();
+    for (const CommCase& other : cases) what.bytes = std::max(what.bytes, other.bytes);
+    const std::vector<PairTable> tables = find_slow_pairs(what, options_.gate.least_gb_per_s * 1e9);
+    for (const PairTable& table : tables) {
+      for (const PairResult& pair : table.pairs) print_pair(table, pair);
+    }
+    return check_pairs(tables);
+  }
+
+  GateVerdict collectives(const std::vector<CommCase>& cases) {
+    Rates rates;
+    agree(rank_.world, [&] {
+      if (!options_.update_rates.empty()) rates = read_rates(options_.update_rates);
+    });
+    GateRecords records = read_records();
+    const bool held = !options_.gate_file.empty() && !options_.update;
+    if (held) {
+      const GateVerdict known = check_recorded(records, place(), cases, options_.gate_file);
+      if (known.status != 0) return known;
+    }
+    const std::unique_ptr<CommSuite> suite = make_suite();
+    print_head();
+    const std::vector<CommResult> results =
+        bench_collectives(world_, *backend_, cases, options_.timing, [&](const CommResult& result) {
+          if (speaks()) print_result(result);
+          if (suite) suite->add(result);
+        });
+    if (speaks() && !options_.json) {
+      fmt::print("mean busbw {:.3f} GB/s\n", mean_busbw(results) * 1e-9);
+    }
+    GateVerdict verdict = check_results(options_.gate, results);
+    if (held && verdict.status != kNothingValid) {
+      const GateVerdict of_records = hold(results, records);
+      if (of_records.status != 0) verdict = of_records;
+    }
+    if (suite) suite->finish(verdict);
+    if (verdict.status != kNothingValid) {
+      if (!options_.update_rates.empty()) update_rates(rates, results);
+      if (options_.update) update_records(records, results);
+    }
+    return verdict;
+  }
+
+  bool speaks() const { return rank_.world.rank() == 0; }
+
+ private:
+  GatePlace place() const {
+    const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
+    return {.transport = transport_,
+            .memory = std::string(backend_->name()),
+            .ranks = world_.size(),
+            .hosts = static_cast<int>(hosts.size())};
+  }
+
+  // On rank 0, which is where the files are written; null on the others.
+  std::unique_ptr<CommSuite> make_suite() {
+    if (options_.suite.empty()) return nullptr;
+    const std::string device =
+        rank_.backend.cuda ? gpu_name(rank_.backend.cuda->device) : cpu_name();
+    const SuiteMeta meta = {
+        .date = utc_time(),
+        .commit = source_commit(),
+        .machines = rank_.world.exchange(fmt::format("{}, {}", host_name(), device)),
+        .transport = transport_,
+        .memory = std::string(backend_->name()),
+        .threads = rank_.threads,
+        .timing = options_.timing};
+    std::unique_ptr<CommSuite> suite;
+    agree(rank_.world, [&] {
+      if (speaks()) suite = std::make_unique<CommSuite>(options_.suite, meta);
+    });
+    return suite;
+  }
+
+  // ---- the gate's file: rank 0 reads and writes it, so the others need not see it ----
+
+  GateRecords read_records() {
+    if (options_.gate_file.empty()) return {};
+    std::string text;
+    agree(rank_.world, [&] {
+      if (!speaks() || (options_.update && !is_there(options_.gate_file))) return;
+      text = read_file(options_.gate_file);
+    });
+    text = comm::from_first_rank(rank_.world, text);
+    GateRecords records;
+    agree(rank_.world, [&] {
+      const bool to_be_made = text.empty() && options_.update;
+      if (!to_be_made) records = parse_gate_records(text, options_.gate_file);
+    });
+    return records;
+  }
+
+  void update_records(GateRecords& records, const std::vector<CommResult>& results) {
+    set_records(records, place(), results);
+    agree(rank_.world, [&] {
+      if (speaks()) write_file_atomically(options_.gate_file, gate_text(records));
+    });
+    if (!speaks() || options_.json) return;
+    fmt::print("{}: {} cases of {} recorded\n", options_.gate_file, results.size(), records.size());
+  }
+
+  GateVerdict hold(const std::vector<CommResult>& results, const GateRecords& records) {
+    const std::vector<HeldCase> held =
+        hold_to_records(results, records, place(), options_.gate_share, [&](const CommCase& what) {
+          return bench_collective(world_, *backend_, what, options_.timing);
+        });
+    std::vector<CommResult> best;
+    for (const HeldCase& one : held) {
+      best.push_back(one.result);
+      if (speaks() && options_.json) print_held(one);
+    }
+    const GateVerdict right = check_results({}, best);
+    GateVerdict verdict = right.status != 0 ? right : check_held(held, options_.gate_file);
+    const HeldCase* const worst = worst_of(held);
+    if (verdict.status != kTooSlow || !worst) return verdict;
+    const std::vector<PairTable> tables = find_slow_pairs(
+        worst->result.what, options_.gate_share * worst->record.busbw_gb_per_s * 1e9);
+    for (const PairTable& table : tables) {
+      for (const PairResult& pair : table.pairs) {
+        if (!pair.slow.empty()) print_pair(table, pair);
+      }
+    }
+    const std::string slow = slow_pairs_text(tables);
+    verdict.reason += slow.empty() ? "; no pair of ranks is slow by itself" : "; " + slow;
+    return verdict;
+  }
+
+  std::vector<PairTable> find_slow_pairs(const CommCase& what, double least) {
+    if (speaks() && !options_.json) {
+      fmt::print("each pair by itself, {}, by {}:\n", describe(what), transport_);
+      std::fflush(stdout);
+    }
+    return bench_pairs(world_, *backend_, what, options_.timing, hosts_, least);
+  }
+
+  void update_rates(Rates& rates, const std::vector<CommResult>& results) {
+    std::string key;
+    agree(rank_.world, [&] {
+      key = set_link(rates, fit_link(results), hosts_);
+      if (speaks()) write_rates(options_.update_rates, rates);
+    });
+    if (!speaks() || options_.json) return;
+    const LinkRate& set = key == "inside_node" ? rates.inside_node : rates.between_nodes;
+    fmt::print("{}: {}: latency {:.1f} us, {:.3f} GB/s\n", options_.update_rates, key,
+               set.latency_us, set.bytes_per_s * 1e-9);
+  }
+
+  // ---- lines, of rank 0 ----
+
+  void print_head() const {
+    if (options_.json || !speaks()) return;
+    fmt::print(
+        "{} ranks, {}, memory of {}; {} x {} calls; median of a call on the slowest rank\n"
+        "{:<16}{:>9}{:>7}{:>13}{:>14}{:>12}{:>9}{:>14}{:>14}{:>8}\n",
+        rank_.world.size(), transport_, backend_->name(), options_.timing.rounds,
+        options_.timing.calls, "collective", "op", "dtype", "buffer", "bytes", "us", "spread",
+        "algbw GB/s", "busbw GB/s", "wrong");
+  }
+
+  void print_result(const CommResult& result) const {
+    const CommCase& what = result.what;
+    if (options_.json) {
+      Json line = json_of(what, transport_, result.ranks);
+      line.update({{"us_least", result.seconds.least * 1e6},
+                   {"us_median", result.seconds.median * 1e6},
+                   {"us_upper_quartile", result.seconds.upper_quartile * 1e6},
+                   {"algbw_gb_per_s", result.algbw() * 1e-9},
+                   {"busbw_gb_per_s", result.busbw() * 1e-9},
+                   {"wrong", result.wrong}});
+      fmt::print("{}\n", line.dump());
+    } else {
+      fmt::print("{:<16}{:>9}{:>7}{:>13}{:>14}{:>12.1f}{:>7.0f} %{:>14.3f}{:>14.3f}{:>8}\n",
+                 comm::name_of(what.collective), op_name(what), name_of(what.dtype),
+                 buffer_name(what), what.bytes, result.seconds.median * 1e6,
+                 result.seconds.percent(), result.algbw() * 1e-9, result.busbw() * 1e-9,
+                 result.wrong);
+    }
+    std::fflush(stdout);
+  }
+
+  void print_held(const HeldCase& held) const {
+    Json line = {{"gate", held.shortfall.empty() ? "passed" : "too slow"}};
+    line.update(json_of(held.result.what, transport_, held.result.ranks));
+    line.update({{"hosts", place().hosts},
+                 {"us_median", held.result.seconds.median * 1e6},
+                 {"us_recorded", held.record.us},
+                 {"busbw_gb_per_s", held.result.busbw() * 1e-9},
+                 {"busbw_gb_per_s_recorded", held.record.busbw_gb_per_s},
+                 {"tries", held.tries}});
+    fmt::print("{}\n", line.dump());
+  }
+
+  void print_pair(const PairTable& table, const PairResult& pair) const {
+    if (!speaks()) return;
+    const PairSide& first = table.sides[pair.first];
+    const PairSide& second = table.sides[pair.second];
+    if (options_.json) {
+      const Json line = {{"pair", Json::array({Json(first.ranks), Json(second.ranks)})},
+                         {"hosts", Json::array({first.host, second.host})},
+                         {"busbw_gb_per_s", pair.busbw * 1e-9},
+                         {"wrong", pair.wrong},
+                         {"slow", pair.slow}};
+      fmt::print("{}\n", line.dump());
+    } else {
+      fmt::print("{:<60}{:>10.4g} GB/s{}{}\n", describe(table, pair), pair.busbw * 1e-9,
+                 pair.slow.empty() ? "" : "  ", pair.slow);
+    }
+  }
+
+  const CommOptions& options_;
+  RankContext& rank_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<comm::Communicator> gpu_world_;  // null: the host's ranks communicate
+  comm::Communicator& world_;                      // what is measured
+  std::string transport_;
+  std::vector<std::string> hosts_;  // by rank
+};
+
+}  // namespace
+
+int run_bench_comm(const CommOptions& options, RankContext& rank) {
+  GateVerdict verdict = check_ranks(options.gate, rank.world.size());
+  if (verdict.status == 0) {
+    const std::vector<CommCase> cases = expand(options.cases);
+    print_backend_note(rank);
+    CommRun run(options, rank);
+    verdict = options.pairs ? run.pairs(cases) : run.collectives(cases);
+    std::fflush(stdout);
+  }
+  if (rank.world.rank() == 0 && verdict.status != 0) report_error("bench comm: " + verdict.reason);
+  return verdict.status;
+}
+
+}  // namespace fsdp::tools
