@@ -1,7 +1,10 @@
 // Stands in for comm/mpi_*.cpp in a build without MPI.
+#include "comm/mpi_library.h"
 #include "comm/mpi_transport.h"
 
 namespace fsdp::comm {
+
+MpiLibrary mpi_library() { return {}; }
 
 struct MpiRuntime::Impl {};
 

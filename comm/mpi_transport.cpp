@@ -3,13 +3,12 @@
 
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <string_view>
 
-#include <dlfcn.h>
 #include <mpi.h>
 
 #include "comm/mpi_communicator.h"
+#include "comm/mpi_library.h"
 #include "comm/slurm_plugins.h"
 
 namespace fsdp::comm {
@@ -71,18 +70,9 @@ std::string processor_name() {
 bool MpiRuntime::available() { return true; }
 
 bool MpiRuntime::reaches_slurm() {
-  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(version, &length);  // may be called before MPI is begun
-  // Behind this program, whose own table may have a place for the function.
-  void* const of_library = ::dlsym(RTLD_NEXT, "MPI_Init_thread");
-  Dl_info place = {};
-  if (!std::string_view(version).starts_with("Open MPI") || !of_library ||
-      ::dladdr(of_library, &place) == 0) {
-    return true;
-  }
-  std::error_code none;
-  return may_reach_slurm(std::filesystem::canonical(place.dli_fname, none));
+  const MpiLibrary library = mpi_library();
+  return !library.version.starts_with("Open MPI") || library.file.empty() ||
+         may_reach_slurm(library.file);
 }
 
 MpiRuntime::MpiRuntime(const HostMemoryOptions& options) : impl_(std::make_unique<Impl>()) {
