@@ -1,6 +1,7 @@
 // Stands in for kernels/cuda where no CUDA compiler was found.
 #include "kernels/cuda/cuda_devices.h"
 #include "kernels/cuda/device_sensors.h"
+#include "kernels/cuda/installation.h"
 
 namespace fsdp::cuda {
 
@@ -19,6 +20,9 @@ std::unique_ptr<Backend> make_backend(const CudaOptions&) {
 }
 
 std::string cudnn_missing() { return count_devices().reason; }
+
+Installation installation() { return {}; }
+int active_nvlinks(const std::string&) { return 0; }
 
 DeviceSensors read_sensors(int) { fail("[cuda] {}", count_devices().reason); }
 

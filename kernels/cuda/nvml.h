@@ -20,6 +20,8 @@ struct Memory {  // nvmlMemory_t, bytes, of all processes
   unsigned long long total, free, used;
 };
 
+constexpr unsigned kMostNvlinks = 18;  // NVML_NVLINK_MAX_LINKS
+
 struct Library {
   Return (*initialise)();                                                // nvmlInit_v2
   Return (*device_by_address)(const char* pci_address, Device* device);  // ...HandleByPciBusId_v2
@@ -29,6 +31,8 @@ struct Library {
   Return (*memory)(Device device, Memory* bytes);            // nvmlDeviceGetMemoryInfo
   // nvmlDeviceGetPcieThroughput; it measures for 20 ms
   Return (*pcie)(Device device, int counter, unsigned* kilobytes_per_s);
+  // nvmlDeviceGetNvLinkState; active: 1
+  Return (*nvlink)(Device device, unsigned link, int* active);
 };
 // Opened once; null where the driver has not installed it.
 const Library* library();

@@ -20,6 +20,7 @@ std::optional<Library> open() {
     from.find(to.utilisation, "nvmlDeviceGetUtilizationRates");
     from.find(to.memory, "nvmlDeviceGetMemoryInfo");
     from.find(to.pcie, "nvmlDeviceGetPcieThroughput");
+    from.find(to.nvlink, "nvmlDeviceGetNvLinkState");
     if (to.initialise() == kSuccess) return to;
   } catch (const Error&) {  // clocks stay unknown
   }

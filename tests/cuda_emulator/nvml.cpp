@@ -29,11 +29,16 @@ Return pcie(Device, int counter, unsigned* kilobytes_per_s) {
   return kSuccess;
 }
 
+Return nvlink(Device, unsigned link, int* active) {
+  *active = link < 4 ? 1 : 0;
+  return link < 6 ? kSuccess : kNotSupported;
+}
+
 }  // namespace
 
 const Library* library() {
-  static const Library emulated = {initialise, device_by_address, clock, power, utilisation, memory,
-                                   pcie};
+  static const Library emulated = {
+      initialise, device_by_address, clock, power, utilisation, memory, pcie, nvlink};
   return &emulated;
 }
 

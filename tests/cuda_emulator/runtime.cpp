@@ -247,6 +247,14 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = static_cast<int>(visible_devices.size());
   return cudaSuccess;
 }
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int index) {
   return in_context(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
