@@ -162,6 +162,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_replay_command(program, result.command);
   add_adopt_command(program, result.command);
   add_launch_command(program, result.command);
+  add_doctor_command(program, result.command);
   const std::string mistake = first_mistake(app, argc, argv);
   if (!mistake.empty()) return {.command = {}, .status = 2, .message = mistake};
   std::vector<std::string> marked;

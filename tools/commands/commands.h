@@ -45,6 +45,7 @@ void add_convert_command(const Command& app, ChosenCommand& chosen);
 void add_inspect_command(const Command& app, ChosenCommand& chosen);
 void add_adopt_command(const Command& app, ChosenCommand& chosen);
 void add_launch_command(const Command& app, ChosenCommand& chosen);
+void add_doctor_command(const Command& app, ChosenCommand& chosen);
 void add_replay_command(const Command& app, ChosenCommand& chosen);
 
 // For check() of an option: "", or why the text is no finite number from 0.

@@ -1,0 +1,94 @@
+// A folder that hosts share, one that they do not share, one that cannot be written.
+// Requirements: S1.23.
+#include "tools/doctor/shared_folder.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools::doctor {
+namespace {
+
+const Mount kTmpfs = {.place = "/tmp", .type = "tmpfs", .source = "tmpfs"};
+const Mount kNfs = {.place = "/home", .type = "nfs4", .source = "srv:/home"};
+const std::vector<std::string> kHosts = {"a", "b"};
+
+const Check& named(const std::vector<Check>& checks, std::string_view name) {
+  return *std::ranges::find(checks, name, &Check::name);
+}
+
+TEST_CASE("a shared folder: two hosts see each other's files, and the lock of the first") {
+  const test::TempFolder folder;
+  SharedFolder a(folder.path(), "job", 0, kHosts), b(folder.path(), "job", 1, kHosts);
+  a.write();
+  b.write();
+  a.look();
+  b.look();
+  for (const SharedFolder* host : {&a, &b}) {
+    const std::vector<Check> checks = host->checks(kNfs);
+    REQUIRE(checks.size() == 4);
+    CHECK(checks[0].value == folder.path().string() + " (nfs4), the same on all hosts");
+    CHECK(named(checks, "folder rename").state == State::kOk);
+    CHECK(named(checks, "folder lock").value == "respected");
+    CHECK(named(checks, "folder write").number.value() > 0);
+    for (const Check& check : checks) {
+      if (check.name != "folder write") CHECK(check.state == State::kOk);
+    }
+  }
+  b.remove();
+  a.remove();
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("a folder of each host's own: who is not seen, and what mounts it") {
+  const test::TempFolder of_a, of_b;
+  SharedFolder a(of_a.path(), "job", 0, kHosts), b(of_b.path(), "job", 1, kHosts);
+  a.write();
+  b.write();
+  b.look();
+  const std::string path = of_b.path().string();
+  CHECK(b.checks(kNfs)[0] == Check{.name = "folder",
+                                   .value = path + ": files of a are not there",
+                                   .state = State::kFail,
+                                   .fix = "mount -t nfs4 'srv:/home' /home"});
+  CHECK(b.checks(kTmpfs)[0].fix ==
+        "fsdp doctor --folder FOLDER   # that all hosts mount; on a this one is tmpfs");
+  CHECK(named(b.checks(kTmpfs), "folder lock").value == "not tried");
+  b.remove();
+  CHECK(std::filesystem::is_empty(of_b.path()));
+  a.remove();
+  CHECK(std::filesystem::is_empty(of_a.path()));
+}
+
+TEST_CASE("a folder of one host, and one that is not there") {
+  const test::TempFolder folder;
+  SharedFolder alone(folder.path(), "job", 0, {"a"});
+  alone.write();
+  alone.look();
+  CHECK(alone.checks(kTmpfs)[0].value == folder.path().string() + " (tmpfs)");
+  CHECK(named(alone.checks(kTmpfs), "folder lock").value == "respected");
+  alone.remove();
+  SharedFolder missing(folder / "nowhere", "job", 0, {"a"});
+  CHECK(test::contains(test::error_of([&] { missing.write(); }), "nowhere"));
+  missing.remove();
+}
+
+TEST_CASE("mounts: the file system that a folder is on") {
+  const std::string table =
+      "27 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+      "28 27 0:44 / /home rw master:2 shared:3 - nfs4 srv:/export/home rw,vers=4.2\n"
+      "29 28 0:45 / /home/me/fast rw - tmpfs tmpfs rw\n"
+      "30 27 0:46 / /home rw - nfs4 srv:/other rw\n";
+  CHECK(mount_of(table, "/var/lib").type == "ext4");
+  CHECK(mount_of(table, "/homestead").type == "ext4");
+  CHECK(mount_of(table, "/home").source == "srv:/other");  // over the one before
+  CHECK(mount_of(table, "/home/me/fast/run").type == "tmpfs");
+  CHECK(mount_line(mount_of(table, "/home/you")) == "mount -t nfs4 'srv:/other' /home");
+  CHECK(mount_line(mount_of(table, "/var")).empty());
+  CHECK(mount_of("", "/var").type.empty());
+}
+
+}  // namespace
+}  // namespace fsdp::tools::doctor

@@ -1,0 +1,161 @@
+// Who speaks for a host, and in which order its ranks look. Contract: tools/doctor/doctor.h.
+#include "tools/doctor/doctor.h"
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "comm/exchange.h"
+#include "core/text/shell_word.h"
+#include "tools/doctor/host_checks.h"
+#include "tools/doctor/host_facts.h"
+#include "tools/doctor/job_checks.h"
+#include "tools/doctor/library_checks.h"
+#include "tools/doctor/library_facts.h"
+#include "tools/doctor/shared_folder.h"
+#include "tools/doctor/within.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kExchanges = 10;  // by which clocks are compared
+
+// The hosts in the order of their first ranks, which speak for them.
+struct Hosts {
+  std::vector<std::string> names;
+  std::vector<size_t> speakers;  // ranks
+  size_t own = 0;                // of this rank: its place in the lists
+  bool speaks = false;           // this rank
+  JobShape job;
+};
+
+Hosts find_hosts(comm::Communicator& world) {
+  Hosts hosts;
+  const std::vector<std::string> of_ranks = world.exchange(host_name());
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (std::ranges::find(hosts.names, of_ranks[rank]) != hosts.names.end()) continue;
+    hosts.names.push_back(of_ranks[rank]);
+    hosts.speakers.push_back(rank);
+  }
+  const std::string& mine = of_ranks[static_cast<size_t>(world.rank())];
+  hosts.own = static_cast<size_t>(std::ranges::find(hosts.names, mine) - hosts.names.begin());
+  hosts.speaks = hosts.speakers[hosts.own] == static_cast<size_t>(world.rank());
+  hosts.job = {.ranks = world.size(),
+               .on_host = static_cast<int>(std::ranges::count(of_ranks, mine))};
+  return hosts;
+}
+
+// What a look found, or one check that says why it found nothing.
+struct Look {
+  std::string name;
+  std::string fix;  // where it does not end, or ends in an error
+  std::chrono::milliseconds limit;
+
+  Check failed(const std::string& why) const {
+    return {.name = name, .value = why, .state = State::kFail, .fix = fix};
+  }
+  std::vector<Check> operator()(std::function<std::vector<Check>()> work) const {
+    try {
+      if (auto checks = within(limit, std::move(work))) return *checks;
+      return {
+          failed(fmt::format("no answer within {:g} s", static_cast<double>(limit.count()) / 1e3))};
+    } catch (const std::exception& error) {
+      return {failed(message_of(error))};
+    }
+  }
+};
+
+std::vector<Check> look_at_host(JobShape job, std::chrono::milliseconds limit) {
+  std::vector<Check> of_libraries =
+      Look{"GPUs", "nvidia-smi -r   # or start the host again",
+           limit}([] { return library_checks(read_library_facts()); });
+  for (const Check& check : of_libraries) {
+    if (check.name == "GPUs") job.gpus = static_cast<int>(check.number.value_or(0));
+  }
+  std::vector<Check> checks = Look{"host", "ls /proc /sys   # must be mounted",
+                                   limit}([job] { return host_checks(read_host_facts(), job); });
+  checks.insert(checks.end(), of_libraries.begin(), of_libraries.end());
+  return checks;
+}
+
+Mount mount_here(const fs::path& folder) {
+  std::ifstream in("/proc/self/mountinfo");
+  return mount_of({std::istreambuf_iterator<char>(in), {}}, folder);
+}
+
+// All write, then all look, then all remove: between these steps all ranks wait for each other.
+std::vector<Check> look_at_folder(comm::Communicator& world, const Hosts& hosts,
+                                  const DoctorOptions& options) {
+  const std::string job = comm::from_first_rank(
+      world, fmt::format("{}-{}", static_cast<long>(std::time(nullptr)), ::getpid()));
+  fs::path folder = fs::absolute(options.folder).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // of "/here/"
+  const Look look = {"folder",
+                     "ls -ld " + shell_word(folder.string()) +
+                         "   # a folder that this user may write; or --folder FOLDER",
+                     options.limit};
+  std::vector<Check> checks;
+  std::shared_ptr<SharedFolder> shared;
+  std::vector<std::string> mount(3);
+  if (hosts.speaks) {
+    shared = std::make_shared<SharedFolder>(folder, job, hosts.own, hosts.names);
+    checks = look([shared] { return shared->write(), std::vector<Check>(); });
+    const Mount here = mount_here(folder);
+    mount = {here.place, here.type, here.source};
+  }
+  const std::vector<std::string> first = comm::exchange_texts(world, mount)[0];
+  if (shared && checks.empty()) {
+    checks = look([shared, first] {
+      shared->look();
+      return shared->checks({first[0], first[1], first[2]});
+    });
+  }
+  world.barrier();
+  if (shared) look([shared] { return shared->remove(), std::vector<Check>(); });
+  return checks;
+}
+
+}  // namespace
+
+std::vector<HostReport> examine(comm::Communicator& world, const DoctorOptions& options) {
+  const Hosts hosts = find_hosts(world);
+  std::vector<Check> mine;
+  const auto add = [&](const std::vector<Check>& more) {
+    mine.insert(mine.end(), more.begin(), more.end());
+  };
+  if (hosts.speaks) {
+    mine.push_back({.name = "program", .value = options.program});
+    const auto count = static_cast<double>(hosts.names.size());
+    mine.push_back({.name = "hosts", .value = fmt::format("{:g}", count), .number = count});
+    mine.push_back(
+        {.name = "ranks", .value = fmt::format("{}", world.size()), .number = world.size()});
+    add(look_at_host(hosts.job, options.limit));
+  }
+  add(look_at_folder(world, hosts, options));
+  const std::vector<std::vector<Stamps>> stamps = stamp_exchanges(world, kExchanges);
+  if (hosts.speaks && hosts.own > 0) {
+    mine.push_back(clock_check(clock_offset(stamps[static_cast<size_t>(world.rank())], stamps[0]),
+                               hosts.names[0]));
+  }
+  const auto said = comm::exchange_texts(world, to_texts(mine));
+  std::vector<HostReport> reports;
+  for (size_t i = 0; i < hosts.names.size(); ++i) {
+    reports.push_back({.host = hosts.names[i], .checks = from_texts(said[hosts.speakers[i]])});
+  }
+  std::error_code none;
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  compare_hosts(reports, comm::from_first_rank(world, program.string()));
+  demand(options.expected, reports);
+  return reports;
+}
+
+}  // namespace fsdp::tools::doctor

@@ -1,0 +1,261 @@
+// One function for each check. Contract: tools/doctor/host_checks.h.
+#include "tools/doctor/host_checks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/text/byte_size.h"
+
+namespace fsdp::tools::doctor {
+namespace {
+
+constexpr double kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+
+// What Open MPI maps in /dev/shm for a rank (btl_vader_segment_size). This program's own windows
+// are no files of /dev/shm: comm/shared_window.h.
+constexpr double kSharedByRank = 4 * kMiB;
+// What NCCL's user guide asks for where several GPUs talk to each other (--shm-size=1g).
+constexpr double kSharedByNccl = kGiB;
+constexpr double kUsualLockedMemory = 8 * kMiB;  // Linux's own default since 5.16
+// The program with its libraries and files, sockets for each other rank, and those of NCCL.
+constexpr double kFilesOfProgram = 256, kFilesByRank = 2, kFilesOfNccl = 1024;
+constexpr double kUsualFiles = 65536;  // what a limit is raised to
+constexpr double kThreadsByRank = 32;  // beside those that compute
+
+std::string count_of(double count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string bytes_or_unlimited(double bytes) {
+  return bytes == kNoLimit ? "unlimited" : byte_size_text(static_cast<size_t>(bytes));
+}
+
+// A limit of a process is raised by its shell or, beyond the hard limit, by the administrator.
+std::string raise_limit(const Limit& limit, double needed, std::string_view flag,
+                        std::string_view item, const std::string& value) {
+  if (limit.hard >= needed) return fmt::format("ulimit -{} {}", flag, value);
+  return fmt::format(
+      "echo '* - {} {}' >>/etc/security/limits.d/90-fsdp.conf   # as root; then log in again", item,
+      value);
+}
+
+Check cpu(const CpuFacts& cpu, const JobShape& job) {
+  Check check = {.name = "CPU", .value = cpu.name, .number = cpu.cores};
+  check.value += fmt::format(", {} of {}", cpu.cores, count_of(cpu.of_host, "core"));
+  if (job.on_host > cpu.of_host) {
+    check.value += fmt::format("; {} ranks run here", job.on_host);
+    check.state = State::kWarn;
+    check.fix = fmt::format("mpirun --map-by ppr:{}:node ...   # srun --ntasks-per-node={}",
+                            cpu.of_host, cpu.of_host);
+  }
+  return check;
+}
+
+Check governor(const CpuFacts& cpu) {
+  Check check = {.name = "CPU governor", .value = cpu.governor.empty() ? "none" : cpu.governor};
+  if (cpu.allowed_khz < cpu.most_khz) {
+    check.value +=
+        fmt::format(", at most {:.1f} of {:.1f} GHz", cpu.allowed_khz * 1e-6, cpu.most_khz * 1e-6);
+    check.state = State::kWarn;
+    check.fix = fmt::format("cpupower frequency-set -u {:.0f}", cpu.most_khz);
+  }
+  if (!cpu.governor.empty() && cpu.governor != "performance") {
+    check.state = State::kWarn;
+    check.fix = "cpupower frequency-set -g performance";
+  }
+  return check;
+}
+
+// A source that the processor does not read itself is a call of the kernel each time.
+Check clock_source(const HostFacts& facts) {
+  Check check = {.name = "clock source",
+                 .value = facts.clock_source.empty() ? "not known" : facts.clock_source};
+  const bool slow = facts.clock_source == "hpet" || facts.clock_source == "acpi_pm" ||
+                    facts.clock_source == "jiffies";
+  if (slow && std::ranges::find(facts.clock_sources, "tsc") != facts.clock_sources.end()) {
+    check.state = State::kWarn;
+    check.fix = "echo tsc >/sys/devices/system/clocksource/clocksource0/current_clocksource";
+  }
+  return check;
+}
+
+Check numa(const HostFacts& facts) {
+  Check check = {.name = "NUMA",
+                 .value = count_of(std::max(facts.numa_nodes, 1), "node"),
+                 .number = std::max(facts.numa_nodes, 1)};
+  if (facts.numa_nodes > 1 && facts.moves_pages) {
+    check.value += "; the kernel moves pages between them";
+    check.state = State::kWarn;
+    check.fix = "sysctl -w kernel.numa_balancing=0";
+  }
+  return check;
+}
+
+Check memory(const HostFacts& facts) {
+  return {.name = "memory",
+          .value = fmt::format("{} ({})", byte_size_text(facts.memory.bytes), facts.memory.source),
+          .number = static_cast<double>(facts.memory.bytes) / kGiB};
+}
+
+Check control_group(const HostFacts& facts, const JobShape& job) {
+  std::vector<std::string> limits;
+  Check check = {.name = "control group", .value = {}};
+  if (facts.quota.cpus > 0) {
+    limits.push_back(fmt::format("{:.3g} CPUs ({})", facts.quota.cpus, facts.quota.source));
+    if (facts.quota.cpus < job.on_host) {
+      limits.back() += fmt::format(" for {}", count_of(job.on_host, "rank"));
+      check.state = State::kWarn;
+      check.fix = fmt::format("docker run --cpus={} ...   # Kubernetes: limits.cpu", job.on_host);
+    }
+  }
+  if (facts.threads_left != kNoLimit) {
+    const double needed = job.on_host * kThreadsByRank + facts.cpu.cores;
+    limits.push_back(fmt::format("{} more threads", facts.threads_left));
+    if (facts.threads_left < needed) {
+      limits.back() += fmt::format(", {} for {}", needed, count_of(job.on_host, "rank"));
+      check.state = State::kFail;
+      check.fix = "docker run --pids-limit=-1 ...   # systemd: TasksMax=infinity";
+    }
+  }
+  check.value =
+      limits.empty() ? "no limit of CPUs and threads" : fmt::format("{}", fmt::join(limits, "; "));
+  return check;
+}
+
+Check open_files(const HostFacts& facts, const JobShape& job) {
+  const Limit& limit = facts.open_files;
+  const double by_ranks = kFilesOfProgram + kFilesByRank * job.ranks;
+  const double by_nccl = job.gpus > 0 && job.ranks > job.on_host ? kFilesOfNccl : 0;
+  Check check = {.name = "open files", .value = "unlimited", .number = limit.soft};
+  if (limit.soft != kNoLimit) check.value = fmt::format("{}", limit.soft);
+  if (limit.soft >= by_ranks + by_nccl) return check;
+  check.state = limit.soft < by_ranks ? State::kFail : State::kWarn;
+  check.value += fmt::format("; {} for {}{}", by_ranks + by_nccl, count_of(job.ranks, "rank"),
+                             by_nccl > 0 ? " with NCCL" : "");
+  const double wanted = std::max(kUsualFiles, by_ranks + by_nccl);
+  check.fix = limit.hard >= by_ranks + by_nccl && limit.hard < wanted
+                  ? "ulimit -n $(ulimit -Hn)"
+                  : raise_limit(limit, wanted, "n", "nofile", fmt::format("{}", wanted));
+  return check;
+}
+
+// RDMA locks the memory that it sends from.
+Check locked_memory(const HostFacts& facts) {
+  const Limit& limit = facts.locked_memory;
+  Check check = {
+      .name = "memlock", .value = bytes_or_unlimited(limit.soft), .number = limit.soft / kMiB};
+  const bool rdma = !facts.rdma_ports.empty();
+  if (rdma && limit.soft < static_cast<double>(facts.memory.bytes)) {
+    check.value += fmt::format(", {} locks what it sends", facts.rdma_ports.front().name);
+    check.state = State::kFail;
+  } else if (limit.soft < kUsualLockedMemory) {
+    check.value +=
+        fmt::format(", less than Linux's own {}", bytes_or_unlimited(kUsualLockedMemory));
+    check.state = State::kWarn;
+  }
+  if (check.state != State::kOk)
+    check.fix = raise_limit(limit, kNoLimit, "l", "memlock", "unlimited");
+  return check;
+}
+
+Check shared_memory(const HostFacts& facts, const JobShape& job) {
+  Check check = {.name = "/dev/shm", .value = "none"};
+  const double by_ranks = job.on_host * kSharedByRank;
+  const double by_nccl = job.gpus > 1 ? kSharedByNccl : 0;
+  const double size = std::exp2(std::ceil(std::log2(std::max(kGiB, 2 * (by_ranks + by_nccl)))));
+  check.fix =
+      fmt::format("mount -o remount,size={:.0f}M /dev/shm   # docker run --shm-size={:.0f}m",
+                  size / kMiB, size / kMiB);
+  if (!facts.shared_memory) {
+    check.state = State::kWarn;
+    check.fix = "mount -t tmpfs tmpfs /dev/shm";
+    return check;
+  }
+  const Space& space = *facts.shared_memory;
+  check.value =
+      fmt::format("{}, {} free", bytes_or_unlimited(space.size), bytes_or_unlimited(space.free));
+  check.number = space.free / kMiB;
+  if (space.free < by_ranks) {
+    check.state = State::kFail;
+    check.value += fmt::format("; Open MPI maps {} for {}", bytes_or_unlimited(by_ranks),
+                               count_of(job.on_host, "rank"));
+  } else if (space.free < by_ranks + by_nccl) {
+    check.state = State::kWarn;
+    check.value += fmt::format("; NCCL may want {}", bytes_or_unlimited(by_nccl));
+  } else {
+    check.fix.clear();
+  }
+  return check;
+}
+
+std::string card_text(const Card& card) {
+  return card.gbit > 0 ? fmt::format("{} {:.4g} Gbit/s", card.name, card.gbit) : card.name;
+}
+
+// Its number: of the card with the most.
+Check network(const HostFacts& facts) {
+  std::vector<std::string> up, down;
+  Check check = {.name = "network", .value = {}, .number = 0};
+  for (const Card& card : facts.cards) {
+    if (!card.up) {
+      down.push_back(card.name);
+      continue;
+    }
+    up.push_back(card_text(card));
+    check.number = std::max(*check.number, card.gbit);
+  }
+  for (const Card& port : facts.rdma_ports) {
+    if (port.up) check.number = std::max(*check.number, port.gbit);
+  }
+  check.value = up.empty() ? "no card is up" : fmt::format("{}", fmt::join(up, ", "));
+  if (up.empty() && !down.empty()) {
+    check.state = State::kWarn;
+    check.fix = fmt::format("ip link set {} up", down.front());
+  }
+  return check;
+}
+
+Check rdma(const HostFacts& facts) {
+  std::vector<std::string> ports;
+  bool any_up = false;
+  const Card* unmanaged = nullptr;
+  for (const Card& port : facts.rdma_ports) {
+    ports.push_back(port.up ? card_text(port) : fmt::format("{} {}", port.name, port.state));
+    any_up = any_up || port.up;
+    if (port.state == "INIT") unmanaged = &port;
+  }
+  Check check = {.name = "RDMA",
+                 .value = ports.empty() ? "none" : fmt::format("{}", fmt::join(ports, ", "))};
+  if (unmanaged) {
+    check.value += "; no subnet manager answers";
+    check.state = State::kFail;
+    check.fix = "systemctl start opensm   # on one host of the fabric";
+  } else if (!ports.empty() && !any_up) {
+    check.value += "; no port is active";
+    check.state = State::kFail;
+    check.fix =
+        "export NCCL_IB_DISABLE=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp   # without RDMA";
+  }
+  return check;
+}
+
+}  // namespace
+
+std::vector<Check> host_checks(const HostFacts& facts, const JobShape& job) {
+  return {cpu(facts.cpu, job),
+          governor(facts.cpu),
+          clock_source(facts),
+          numa(facts),
+          memory(facts),
+          control_group(facts, job),
+          open_files(facts, job),
+          locked_memory(facts),
+          shared_memory(facts, job),
+          network(facts),
+          rdma(facts)};
+}
+
+}  // namespace fsdp::tools::doctor

@@ -1,0 +1,181 @@
+// Small files with names of the job's own. Contract: tools/doctor/shared_folder.h.
+#include "tools/doctor/shared_folder.h"
+
+#include <chrono>
+#include <sstream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/text/shell_word.h"
+#include "tools/doctor/host_facts.h"
+
+namespace fsdp::tools::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostBytes = size_t{32} << 20;      // that are written
+constexpr std::chrono::milliseconds kWriting(1000);  // or as long
+// A host of a network's file system may know new entries late.
+constexpr std::chrono::milliseconds kLate(500);
+constexpr double kSlow = 50;  // MiB/s: a checkpoint of 10 GB takes more than three minutes
+
+bool between_hosts(const std::string& type) {
+  for (const char* known : {"nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb", "9p",
+                            "virtiofs", "glusterfs", "fuse.", "panfs", "afs", "wekafs"}) {
+    if (type.starts_with(known)) return true;
+  }
+  return false;
+}
+
+// Bytes that no file system stores as fewer.
+std::vector<char> noise() {
+  std::vector<char> bytes(size_t{1} << 20);
+  uint64_t state = 88172645463325252u;
+  for (char& byte : bytes) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<char>(state >> 56);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Mount mount_of(const std::string& mountinfo, const fs::path& folder) {
+  Mount found;
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string skip, place, word;
+    words >> skip >> skip >> skip >> skip >> place;
+    while (words >> word && word != "-") {
+    }
+    Mount mount = {.place = place, .type = {}, .source = {}};
+    words >> mount.type >> mount.source;
+    const std::string path = folder.string();
+    const bool above = place == "/" || path == place || path.starts_with(place + "/");
+    if (above && place.size() >= found.place.size()) found = mount;  // the last one covers
+  }
+  return found;
+}
+
+std::string mount_line(const Mount& mount) {
+  if (!between_hosts(mount.type)) return "";
+  return fmt::format("mount -t {} {} {}", mount.type, shell_word(mount.source),
+                     shell_word(mount.place));
+}
+
+SharedFolder::SharedFolder(fs::path folder, std::string job, size_t host,
+                           std::vector<std::string> hosts)
+    : folder_(std::move(folder)), job_(std::move(job)), host_(host), hosts_(std::move(hosts)) {}
+
+void SharedFolder::remove() {
+  const std::unique_lock step(step_, std::try_to_lock);
+  if (!step) return;
+  std::error_code none;
+  held_.reset();
+  if (host_ == 0) fs::remove(lock_file(), none);
+  fs::remove(file_of(host_), none);
+}
+
+fs::path SharedFolder::file_of(size_t host) const {
+  return folder_ / fmt::format(".fsdp-doctor.{}.{}", job_, host);
+}
+fs::path SharedFolder::lock_file() const {
+  return folder_ / fmt::format(".fsdp-doctor.{}.lock", job_);
+}
+
+// Its name is known to the others only when all of it is on the disk.
+void SharedFolder::write() {
+  const std::lock_guard step(step_);
+  const std::string head = hosts_[host_] + "\n";
+  write_file_atomically(file_of(host_), "the first\n");
+  const std::vector<char> part = noise();
+  const auto began = Clock::now();
+  size_t written = 0;
+  AtomicFile file(file_of(host_));
+  file.write(head);
+  for (; written < kMostBytes && Clock::now() - began < kWriting; written += part.size()) {
+    file.write(part.data(), part.size());
+  }
+  file.commit();
+  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  mib_per_s_ = static_cast<double>(written >> 20) / seconds;
+  replaces_ = sees(host_);
+  if (host_ == 0) held_ = std::make_unique<FileLock>(lock_file(), hosts_[0]);
+}
+
+bool SharedFolder::sees(size_t host) const { return first_line(file_of(host)) == hosts_[host]; }
+
+void SharedFolder::look() {
+  const std::lock_guard step(step_);
+  const auto until = Clock::now() + kLate;
+  for (size_t host = 0; host < hosts_.size(); ++host) {
+    while (!sees(host) && Clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    if (!sees(host)) unseen_.push_back(hosts_[host]);
+  }
+  if (sees(0)) look_at_lock();
+}
+
+// Another descriptor of the same file is refused, on the first host, too.
+void SharedFolder::look_at_lock() {
+  if (held_) lock_problem_ = held_->problem();
+  if (!lock_problem_.empty()) return;
+  const FileLock other(lock_file(), hosts_[host_]);
+  lock_problem_ = other.problem();
+  lock_holds_ = !other.holder().empty();
+}
+
+std::vector<Check> SharedFolder::checks(const Mount& on_first) const {
+  Check rename = {.name = "folder rename", .value = "replaces a file at once"};
+  if (!replaces_) {
+    rename.value = "a file that was replaced has its old content";
+    rename.state = State::kFail;
+    rename.fix = "fsdp doctor --folder FOLDER   # of another file system";
+  }
+  return {seen(on_first), rename, lock(on_first), speed()};
+}
+
+Check SharedFolder::seen(const Mount& on_first) const {
+  Check check = {.name = "folder",
+                 .value = fmt::format("{} ({})", folder_.string(), on_first.type)};
+  if (hosts_.size() > 1 && unseen_.empty()) check.value += ", the same on all hosts";
+  if (unseen_.empty()) return check;
+  check.state = State::kFail;
+  check.value = fmt::format("{}: files of {} are not there", folder_.string(), few_of(unseen_));
+  check.fix = mount_line(on_first);
+  if (check.fix.empty()) {
+    check.fix =
+        fmt::format("fsdp doctor --folder FOLDER   # that all hosts mount; on {} this one is {}",
+                    hosts_[0], on_first.type);
+  }
+  return check;
+}
+
+Check SharedFolder::lock(const Mount& on_first) const {
+  Check check = {.name = "folder lock", .value = "not tried"};
+  if (lock_holds_) check.value = *lock_holds_ ? "respected" : hosts_[0] + "'s is not respected";
+  if (!lock_problem_.empty()) check.value = "none: " + lock_problem_;
+  if (lock_holds_.value_or(lock_problem_.empty())) return check;
+  check.state = State::kWarn;
+  check.fix = fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, local_lock",
+                          shell_word(on_first.place));
+  return check;
+}
+
+Check SharedFolder::speed() const {
+  Check check = {.name = "folder write",
+                 .value = fmt::format("{:.0f} MiB/s", mib_per_s_),
+                 .number = mib_per_s_};
+  if (mib_per_s_ >= kSlow) return check;
+  check.state = State::kWarn;
+  check.fix =
+      "fsdp doctor --folder FOLDER   # of a faster file system; on Lustre: lfs setstripe -c -1";
+  return check;
+}
+
+}  // namespace fsdp::tools::doctor
