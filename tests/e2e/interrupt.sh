@@ -148,14 +148,22 @@ wait "$pid" 2>/dev/null
 [ -s removed/metrics.json ] && [ -s removed/config.yaml ] || fail "removed: no metrics.json or config.yaml"
 grep -q '^note: removed was removed' removed.log || { fail "removed: no line about it"; cat removed.log; }
 
-# The time of the job is over soon: a checkpoint, and status 75, before it is.
-end=$(($(date +%s) + 4))
-"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=timed runtime.end_time=$end runtime.grace_s=2 \
-  train.steps=100000000 >timed.log 2>&1
-[ $? = 75 ] || { fail "timed: another status than 75"; cat timed.log; }
+# The time of the job is over soon: a checkpoint, and status 75, before it is. A machine of other work needs longer.
+for seconds in 4 20; do
+  rm -rf timed
+  end=$(($(date +%s) + seconds))
+  "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=timed runtime.end_time=$end runtime.grace_s=2 \
+    train.steps=100000000 >timed.log 2>&1
+  status=$?
+  [ $status = 75 ] && [ -e timed/checkpoints/last.json ] && [ "$(date +%s)" -le "$end" ] && break
+done
+[ $status = 75 ] || { fail "timed: another status than 75"; cat timed.log; }
 [ "$(date +%s)" -le "$end" ] || fail "timed: ended after its time"
 grep -q '^the time of the job is over in [0-9]* s (runtime.end_time); [0-9]* s are kept for the end' timed.log || { fail "timed: no line"; cat timed.log; }
 [ -e timed/checkpoints/last.json ] || fail "timed: no checkpoint"
+"$FSDP" train --config config.yaml --set runtime.run_dir=short runtime.end_time=$(($(date +%s) + 60)) runtime.grace_s=90 >short.log 2>&1
+[ $? = 76 ] || fail "short: another status than 76"
+grep -q '^fsdp: the time of the job is over in [0-9]* s, and [0-9]* s are kept for two checkpoints and runtime.grace_s: no step can be done$' short.log || { fail "short: no line"; cat short.log; }
 "$FSDP" train --config config.yaml --set runtime.run_dir=late runtime.end_time=1700000000 >late.log 2>&1
 [ $? = 78 ] || fail "late: another status than 78"
 grep -q '^fsdp: runtime.end_time: 1700000000 has passed [0-9]* s ago; 0: what Slurm says$' late.log || { fail "late: no line"; cat late.log; }

@@ -88,7 +88,7 @@ printf '#SBATCH --account=abc\nmodule load openmpi\n' >site.sh
 "$FSDP" launch slurm --config config.yaml -n 4 --nodes 2 --with srun --site site.sh --set runtime.run_dir=queued >slurm.log 2>&1 ||
   { fail "slurm: status $?"; cat slurm.log; }
 grep -q '^fsdp: launch: fsdp.sbatch is written: sbatch fsdp.sbatch$' slurm.log || fail "slurm: $(cat slurm.log)"
-grep -qE "^[^ ]*/fsdp launch srun -n 4 --restart 3 -- train --config config.yaml --set runtime.run_dir=queued &$" fsdp.sbatch || { fail "slurm: no command"; cat fsdp.sbatch; }
+grep -qE "^[^ ]*/fsdp launch srun -n 4 --restart 3 -- train --config config.yaml --set runtime.run_dir=queued --resume auto &$" fsdp.sbatch || { fail "slurm: no command"; cat fsdp.sbatch; }
 bash -n fsdp.sbatch || fail "slurm: the file is no shell script"
 # refused WORDS... MESSAGE: of launch slurm
 refused() {

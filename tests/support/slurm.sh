@@ -63,7 +63,7 @@ slurm_start() {
 slurm_stop() {
   local namespace
   [ -n "${slurm:-}" ] || return 0
-  for namespace in $(ip netns list | grep -o "^$tag[a-z0-9]*"); do
+  for namespace in $(ip netns list | grep -o "^$tag\(n[0-9]*\|sw\)\b"); do
     ip netns pids $namespace | xargs -r kill -9
     ip netns del $namespace
   done 2>/dev/null

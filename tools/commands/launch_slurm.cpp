@@ -52,7 +52,7 @@ void settle_training(SlurmOptions& options) {
   FSDP_CHECK(!directory.empty(),
              "launch slurm: needs runtime.run_dir, the folder that the run goes on in");
   SlurmJob& job = options.job;
-  job.usual_name = fs::path(directory).filename().string();
+  job.usual_name = fs::path(directory + "/").lexically_normal().parent_path().filename().string();
   job.variations =
       options.vary.empty() ? std::vector<Variation>() : variations_of(options.vary, directory);
   for (const Variation& varied : job.variations) configuration(options, varied);
@@ -63,6 +63,7 @@ void settle_training(SlurmOptions& options) {
     const bool replaced = !job.variations.empty() && text.starts_with("runtime.run_dir=");
     if (!replaced) words.insert(words.end(), {"--set", text});
   }
+  words.insert(words.end(), {"--resume", "auto"});
 }
 
 // Says which, and why.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string_view>
 
@@ -42,12 +43,12 @@ int most_of_host(const Job& job, const JobHost& host) {
 // How many GPUs in a row a NUMA node has, where each node has as many: ranks, which take GPUs in
 // their order, are then dealt to the nodes in the same way. 0: the GPUs lie in another order.
 int gpus_of_node(const std::vector<int>& nodes) {
-  if (nodes.empty() || nodes.front() < 0) return 0;
+  if (nodes.empty() || nodes.front() != 0) return 0;
   const auto run =
       std::find_if(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); }) -
       nodes.begin();
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i] != nodes.front() + static_cast<int>(i) / static_cast<int>(run)) return 0;
+    if (nodes[i] != static_cast<int>(i) / static_cast<int>(run)) return 0;
   }
   return static_cast<int>(run);
 }
@@ -157,6 +158,11 @@ JobHost this_host(const Job& job) {
     host.variables.emplace_back(text.substr(0, text.find('=')));
   }
   host.gpu_nodes = numa_nodes_of_gpus("/");
+  if (const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    const auto count = std::count(visible, visible + std::strlen(visible), ',') + 1;
+    // Which of them is not known.
+    if (count != std::ssize(host.gpu_nodes)) host.gpu_nodes.assign(host.gpu_nodes.size(), -1);
+  }
   host.slurm_ranks = number_of("SLURM_TASKS_PER_NODE");  // "4(x2)"
   host.slurm_cores = number_of("SLURM_CPUS_PER_TASK");
   if (job.launcher == Launcher::kSrun) {

@@ -78,7 +78,13 @@ std::string submit(const std::filesystem::path& script, const Ask& ask) {
   FSDP_CHECK(printed.status != 127,
              "launch slurm: there is no sbatch on this machine: submit {} where there is one",
              script.string());
-  const std::string id = first_line(printed.text);
+  // Notes of the cluster may stand before the number.
+  std::string id;
+  std::istringstream lines(printed.text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && (id.empty() || std::isdigit(static_cast<unsigned char>(line[0])) != 0))
+      id = line;
+  }
   FSDP_CHECK(
       printed.status == 0 && !id.empty() && std::isdigit(static_cast<unsigned char>(id[0])) != 0,
       "sbatch {}: {}", script.string(), id.empty() ? fmt::format("status {}", printed.status) : id);
@@ -132,7 +138,8 @@ int follow(const std::string& id, const Following& following) {
       trouble.clear();
       const std::vector<QueuedJob> jobs = parse_jobs(printed.text);
       seen.add(jobs, following.say);
-      if (jobs.size() == 1) following.show(log.read(jobs.front().log));
+      const bool of_array = !jobs.empty() && jobs.front().id.find('_') != std::string::npos;
+      if (jobs.size() == 1 && !of_array) following.show(log.read(jobs.front().log));
       if (seen.all_ended()) return seen.worst();
     } else if (printed.text.find("Invalid job id") != std::string::npos) {
       following.say(fmt::format("job {}: Slurm does not know of it any more", id));

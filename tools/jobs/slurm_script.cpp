@@ -95,6 +95,12 @@ std::string header(const SlurmJob& job) {
   put_given(all, job.site.options);
   for (const SbatchOption& option : own_options(job)) put(all, option);
   put_given(all, job.options);
+  const auto time = std::find_if(all.begin(), all.end(),
+                                 [](const SbatchOption& each) { return each.name == "--time"; });
+  const auto seconds = time == all.end() ? std::nullopt : slurm_seconds(time->value);
+  FSDP_CHECK(!seconds || *seconds > job.grace,
+             "--time {}: the run would be told to save at its start: --grace is {} s", time->value,
+             job.grace);
   std::string text;
   for (const SbatchOption& option : all) text += "#SBATCH " + option.text() + "\n";
   return text;
@@ -129,21 +135,36 @@ std::string script_mark() { return "#!/bin/bash\n# A job of Slurm, written by fs
 std::string slurm_script(const SlurmJob& job) {
   std::string site;
   for (const std::string& line : job.site.lines) site += line + "\n";
-  return script_mark() + " Submit it where it was written: sbatch FILE\n" + header(job) + "\n" +
-         site + (site.empty() ? "" : "\n") +
-         "[ -z \"${SLURM_CPUS_PER_TASK:-}\" ] || export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n"
-         "export NCCL_DEBUG=${NCCL_DEBUG:-WARN} UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-warn}\n\n" +
-         choice_of_variation(job) + launch_line(job) +
-         " &\n"
-         "launched=$!\n"
-         "# The signal before the limit comes to this shell alone, and scancel's too.\n"
-         "trap 'kill -USR1 $launched' USR1\n"
-         "trap 'kill -TERM $launched' TERM\n"
-         "status=0\n"
-         "while kill -0 $launched 2>/dev/null; do wait $launched && status=0 || status=$?; done\n"
-         "# 75: the checkpoint is on the disk, and the run has more to do.\n"
-         "[ $status != 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
-         "exit $status\n";
+  return script_mark() + " Submit it where it was written: sbatch FILE\n" + header(job) +
+         R"(
+# The signal before the limit comes to this shell alone, and so may scancel's.
+launched= signalled=
+pass_on() {
+  signalled=$1
+  [ -z "$launched" ] || kill "-$1" "$launched" 2>/dev/null
+}
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM
+
+)" + site +
+         (site.empty() ? "" : "\n") +
+         R"([ -z "${SLURM_CPUS_PER_TASK:-}" ] || export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN} UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-warn}
+
+)" + choice_of_variation(job) +
+         launch_line(job) + R"( &
+launched=$!
+[ -z "$signalled" ] || pass_on "$signalled"
+# A signal ends a wait, and the process is waited for again.
+while signalled=; wait $launched; status=$?; [ -n "$signalled" ]; do :; done
+# 75: the checkpoint is on the disk, and the run has more to do.
+if [ $status = 75 ]; then
+  job=$SLURM_JOB_ID  # of an array the first one's is the whole array's
+  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  scontrol requeue "$job"
+fi
+exit $status
+)";
 }
 
 }  // namespace fsdp::tools

@@ -56,7 +56,33 @@ SbatchOption parse_sbatch(const std::string& text, const std::string& place) {
   std::string_view value = trimmed(all.substr(end));
   if (value.starts_with("=")) value.remove_prefix(1);
   option.value = trimmed(value);
+  const bool two = value.starts_with("-") || value.find(" -") != std::string_view::npos;
+  FSDP_CHECK(!two || value.starts_with("\""), "{}: expected one option in a line, got \"{}\"",
+             place, all);
   return option;
+}
+
+// Days, hours, minutes, seconds: man sbatch, "--time".
+std::optional<int64_t> slurm_seconds(const std::string& time) {
+  const size_t dash = time.find('-');
+  std::vector<int64_t> parts;
+  std::istringstream rest(dash == std::string::npos ? time : time.substr(dash + 1));
+  for (std::string part; std::getline(rest, part, ':');) {
+    if (part.empty() || part.size() > 9 || part.find_first_not_of("0123456789") != part.npos)
+      return {};
+    parts.push_back(std::stoll(part));
+  }
+  if (parts.empty() || parts.size() > 3) return {};
+  if (dash != std::string::npos) {
+    const std::string days = time.substr(0, dash);
+    if (days.empty() || days.size() > 9 || days.find_first_not_of("0123456789") != days.npos)
+      return {};
+    parts.resize(3);
+    return ((std::stoll(days) * 24 + parts[0]) * 60 + parts[1]) * 60 + parts[2];
+  }
+  if (parts.size() == 1) return parts[0] * 60;
+  if (parts.size() == 2) return parts[0] * 60 + parts[1];
+  return (parts[0] * 60 + parts[1]) * 60 + parts[2];
 }
 
 SlurmSite read_site(const std::filesystem::path& file) {

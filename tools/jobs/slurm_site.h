@@ -2,7 +2,9 @@
 // as "module load openmpi". Not here: the job's own part (slurm_script.h).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ struct SbatchOption {
 // "--time=1:00:00", "--time 1:00:00", "-t 1:00:00": names are the long ones. Error, with the place,
 // for what is no option.
 SbatchOption parse_sbatch(const std::string& text, const std::string& place);
+
+// "30" (minutes), "30:00", "1:00:00", "2-12", "2-12:30"; nullopt: another form, or no limit.
+std::optional<int64_t> slurm_seconds(const std::string& time);
 
 struct SlurmSite {
   std::vector<SbatchOption> options;

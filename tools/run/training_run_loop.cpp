@@ -1,6 +1,10 @@
 // The steps of a run: which batches they have, what goes on beside them, and how the loop ends.
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/chrono.h>
 
+#include "comm/exchange.h"
 #include "tools/checkpoint/checkpoint_room.h"
 #include "tools/launch/batch_job.h"
 #include "tools/launch/launch.h"
@@ -74,16 +78,31 @@ TrainerOptions TrainingRun::trainer_options() {
 }
 
 // Rank 0 watches it for all. Until a checkpoint was written, each rank is taken to write at the
-// rate of a slow disk.
+// rate of a slow disk, but a short job must have time to train. A run that could do no step would
+// be queued again for ever.
 void TrainingRun::begin_job_time() {
   constexpr double kBytesPerSecond = 100e6;
   const double bytes = static_cast<double>(checkpoint_bytes(*session_)) / rank_.world.size();
   const LaunchOptions& launch = config_.runtime.launch;
-  if (!speaks()) return;
-  const int64_t end = launch.end_time > 0 ? launch.end_time : end_of_batch_job();
+  int64_t end = launch.end_time;
+  if (end == 0 && speaks()) end = end_of_batch_job();
+  end = comm::exchange_values(rank_.world, end).front();
   if (end == 0) return;
-  job_time_.emplace(static_cast<double>(end), static_cast<double>(launch.grace_s),
-                    bytes / kBytesPerSecond);
+  const auto begun = static_cast<double>(
+      comm::exchange_values(rank_.world, int64_t{std::llround(unix_time())}).front());
+  const double left = static_cast<double>(end) - begun;
+  const JobTime time(static_cast<double>(end), static_cast<double>(launch.grace_s),
+                     std::clamp(bytes / kBytesPerSecond, 0.0, std::max(left / 8, 0.0)));
+  const int restarts_of_job = rank_.restarts - batch_job().value_or(BatchJob()).restarts;
+  if (time.is_over(begun) && restarts_of_job <= 0 && !rolled_back_) {
+    throw AgreedError(fmt::format("the time of the job is over in {:.0f} s, and {:.0f} s are kept "
+                                  "for two checkpoints and runtime.grace_s: no step "
+                                  "can be done",
+                                  left, time.needed_s()),
+                      status::kGaveUp);
+  }
+  if (!speaks()) return;
+  job_time_ = time;
   say(fmt::format("the time of the job is over at {:%Y-%m-%d %H:%M:%S} ({})",
                   fmt::localtime(static_cast<std::time_t>(end)),
                   launch.end_time > 0 ? "runtime.end_time" : "Slurm"));

@@ -43,9 +43,7 @@ void Trainer::save(bool last) {
   const std::string problem = metrics_.sync();
   if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
   totals_.wall_time_s = seconds_between(started_, Clock::now());
-  const Clock::time_point began = Clock::now();
   options_.save(totals_, last);
-  if (options_.time) options_.time->save_took(seconds_between(began, Clock::now()));
   saved_at_ = totals_.steps;
   step_ended_ = saved_time_ = Clock::now();
   has_saved_ = true;

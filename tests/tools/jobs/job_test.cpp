@@ -86,7 +86,7 @@ TEST_CASE("job: a rank stays near its GPU") {
   CHECK(binding({0, 0, 0, 0}, 2) == Words{"--map-by", "ppr:2:numa", "--bind-to", "numa"});
   // Another order, or more ranks than GPUs: the kernel places them.
   for (const std::vector<int>& nodes :
-       {std::vector<int>{0, 1, 0, 1}, {1, 1, 0, 0}, {-1, -1, -1, -1}, {0, 0, 1}}) {
+       {std::vector<int>{0, 1, 0, 1}, {1, 1, 0, 0}, {1, 1, 1, 1}, {-1, -1, -1, -1}, {0, 0, 1}}) {
     CHECK(binding(nodes, 4) == Words{"--oversubscribe", "--bind-to", "none"});
   }
 }

@@ -25,6 +25,7 @@ TEST_CASE("queue: the number of a job that is submitted") {
   };
   CHECK(submitted("12\n", 0) == "12");
   CHECK(submitted("12;cluster\n", 0) == "12");
+  CHECK(submitted("sbatch: note: the default account is used\n12\n", 0) == "12");
   CHECK(test::error_of([&] { submitted("sbatch: error: invalid partition\n", 1); }) ==
         "sbatch a.sbatch: sbatch: error: invalid partition");
   CHECK(test::contains(test::error_of([&] { submitted("sh: 1: sbatch: not found", 127); }),

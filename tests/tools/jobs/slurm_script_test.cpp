@@ -1,9 +1,13 @@
-// The file that sbatch takes. In a queue: tests/e2e/slurm_slow.sh.
+// The file that sbatch takes, and what its shell does with signals and statuses. In a queue:
+// tests/e2e/slurm_slow.sh.
 #include "tools/jobs/slurm_script.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include "core/io/file.h"
 #include "tests/support/temp_folder.h"
+#include "tools/jobs/shell.h"
 
 namespace fsdp::tools {
 namespace {
@@ -57,6 +61,15 @@ TEST_CASE("slurm script: a job on GPUs, with the site's part") {
 #SBATCH --open-mode=append
 #SBATCH --partition=gpu
 
+# The signal before the limit comes to this shell alone, and so may scancel's.
+launched= signalled=
+pass_on() {
+  signalled=$1
+  [ -z "$launched" ] || kill "-$1" "$launched" 2>/dev/null
+}
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM
+
 module load openmpi
 
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
@@ -64,13 +77,15 @@ export NCCL_DEBUG=${NCCL_DEBUG:-WARN} UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-warn}
 
 /bin/fsdp launch srun -n 8 --restart 3 -- train --config 'my config.yaml' &
 launched=$!
-# The signal before the limit comes to this shell alone, and scancel's too.
-trap 'kill -USR1 $launched' USR1
-trap 'kill -TERM $launched' TERM
-status=0
-while kill -0 $launched 2>/dev/null; do wait $launched && status=0 || status=$?; done
+[ -z "$signalled" ] || pass_on "$signalled"
+# A signal ends a wait, and the process is waited for again.
+while signalled=; wait $launched; status=$?; [ -n "$signalled" ]; do :; done
 # 75: the checkpoint is on the disk, and the run has more to do.
-[ $status != 75 ] || scontrol requeue "$SLURM_JOB_ID"
+if [ $status = 75 ]; then
+  job=$SLURM_JOB_ID  # of an array the first one's is the whole array's
+  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  scontrol requeue "$job"
+fi
 exit $status
 )");
 }
@@ -101,6 +116,71 @@ TEST_CASE("slurm script: the name of a job") {
   CHECK(has(job, "--job-name=given"));
   job.options = {{"--job-name", "last", "--sbatch"}};
   CHECK(has(job, "--job-name=last"));
+}
+
+// Runs the file with a program of this text, and scontrol that writes down what it is asked.
+// `before`: what is done to the shell, $1.
+struct Shell {
+  int status;
+  std::string requeued;
+};
+Shell run_script(const std::string& program, const std::string& variables = "",
+                 const std::string& before = "", const std::string& site = "") {
+  const test::TempFolder folder;
+  SlurmJob job = job_of(1);
+  job.job.program = (folder / "fsdp").string();
+  if (!site.empty()) job.site.lines = {site};
+  folder.write("job", slurm_script(job));
+  folder.write("scontrol", "#!/bin/sh\necho $* >" + (folder / "asked").string() + "\n");
+  if (!program.empty()) folder.write("fsdp", "#!/bin/bash\n" + program + "\n");
+  const std::string text = fmt::format(
+      "cd {}; chmod +x scontrol; [ ! -e fsdp ] || chmod +x fsdp; export PATH=$PWD:$PATH "
+      "SLURM_JOB_ID=7 {}; "
+      "bash job & shell=$!; {}; wait $shell",
+      folder.path().string(), variables, before.empty() ? ":" : before);
+  Shell shell = {.status = output_of({"bash", "-c", text}).status, .requeued = ""};
+  if (is_there(folder / "asked")) shell.requeued = read_file(folder / "asked");
+  return shell;
+}
+
+TEST_CASE("slurm script: the status is the program's, and 75 asks for another start") {
+  for (int i = 0; i < 5; ++i) CHECK(run_script("").status == 127);  // it ends at once
+  CHECK(run_script("exit 0").status == 0);
+  const Shell failed = run_script("exit 3");
+  CHECK(failed.status == 3);
+  CHECK(failed.requeued.empty());
+  CHECK(run_script("exit 75").requeued == "requeue 7\n");
+  // The number of one job of an array is also that of the whole array.
+  CHECK(run_script("exit 75", "SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=3").requeued ==
+        "requeue 7_3\n");
+  CHECK(run_script("exit 3", "", "", "set -e").status == 3);
+}
+
+TEST_CASE("slurm script: a signal reaches the program, also one that comes before it") {
+  const std::string stops =
+      "trap 'touch told; exit 75' USR1; trap 'exit 143' TERM; touch there; for i in {1..500}; do "
+      "sleep 0.01; done";
+  const std::string there = "until [ -e there ]; do sleep 0.01; done; ";
+  const Shell stopped = run_script(stops, "", there + "kill -USR1 $shell");
+  CHECK(stopped.status == 75);
+  CHECK(stopped.requeued == "requeue 7\n");
+  CHECK(run_script(stops, "", there + "kill -TERM $shell").status == 143);
+  // While the cluster's modules are loaded; `fsdp launch` passes the signal on until it is heard.
+  const std::string early = "touch begun; until [ -e sent ]; do sleep 0.01; done";
+  const Shell told = run_script(
+      "trap 'exit 75' USR1; kill -0 $PPID; for i in {1..500}; do sleep 0.01; done", "",
+      "until [ -e begun ]; do sleep 0.01; done; kill -USR1 $shell; sleep 0.05; touch sent", early);
+  CHECK((told.status == 75 ||
+         told.status == 128 + 10));  // the stand-in may be told before it listens
+}
+
+TEST_CASE("slurm script: a limit that is over before the run may begin") {
+  SlurmJob job = job_of(1);
+  job.time = "5";
+  CHECK(test::contains(test::error_of([&] { slurm_script(job); }),
+                       "--time 5: the run would be told to save at its start: --grace is 300 s"));
+  job.grace = 60;
+  CHECK(has(job, "--signal=B:USR1@60"));
 }
 
 TEST_CASE("slurm script: how ranks lie on nodes") {

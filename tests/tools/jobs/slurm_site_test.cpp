@@ -36,5 +36,25 @@ TEST_CASE("site: what is no option is refused with its place") {
   CHECK(test::contains(test::error_of([&] { read_site(folder / "absent.sh"); }), "absent.sh"));
 }
 
+TEST_CASE("site: two options in a line are refused") {
+  for (const char* two : {"-p gpu -A proj", "--exclusive --mem=0"}) {
+    CHECK(test::contains(test::error_of([&] { parse_sbatch(two, "site.sh:2"); }),
+                         "site.sh:2: expected one option in a line"));
+  }
+}
+
+TEST_CASE("site: limits as sbatch takes them") {
+  CHECK(slurm_seconds("30") == 1800);
+  CHECK(slurm_seconds("1:30") == 90);
+  CHECK(slurm_seconds("1:00:05") == 3605);
+  CHECK(slurm_seconds("2-12") == 216000);
+  CHECK(slurm_seconds("1-0:30") == 88200);
+  CHECK(slurm_seconds("1-0:0:1") == 86401);
+  for (const char* other : {"", "UNLIMITED", "1:2:3:4", "-5", "a-1"}) {
+    CAPTURE(other);
+    CHECK(slurm_seconds(other) == std::nullopt);
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::tools
