@@ -8,6 +8,7 @@
 #include <set>
 
 #include <dirent.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -32,6 +33,10 @@ State& state() {
   static State state;
   return state;
 }
+
+// A copy of a process with threads may open files too: none of them may hold the lock then.
+const int kForkable = ::pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
+                                       [] { state().mutex.unlock(); });
 
 bool is_below(const char* path) { return std::string(path).starts_with(state().folder); }
 

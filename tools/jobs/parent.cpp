@@ -46,10 +46,10 @@ sigset_t awaited_signals() {
 }
 
 // The next of these signals, or 0 when none came in this time.
-int next_signal(const sigset_t& set, std::optional<seconds> limit) {
-  const timespec time = {limit.value_or(seconds(0)).count(), 0};
+int next_signal(const sigset_t& set, seconds limit) {
+  const timespec time = {limit.count(), 0};
   for (;;) {
-    const int signal = limit ? ::sigtimedwait(&set, nullptr, &time) : ::sigwaitinfo(&set, nullptr);
+    const int signal = ::sigtimedwait(&set, nullptr, &time);
     if (signal >= 0) return signal;
     if (errno == EAGAIN) return 0;
   }
@@ -175,13 +175,15 @@ class Parent {
     // times.
     bool repeats = false;
     for (;;) {
-      const int signal = next_signal(signals_, ends_at_once_ ? std::optional(kUntilKill)
-                                               : repeats     ? std::optional(kRepeat)
-                                                             : std::nullopt);
-      if (signal == SIGCHLD) {
+      const int signal = next_signal(signals_, ends_at_once_ ? kUntilKill : kRepeat);
+      // SIGCHLD is lost where another thread takes it.
+      if (signal == SIGCHLD || signal == 0) {
         if (const std::optional<int> status = ended(child, was_killed_)) return *status;
-      } else if (signal == 0) {
-        ends_at_once_ ? ::kill(-child, SIGKILL) : ::kill(child, SIGUSR1);
+      }
+      if (signal == SIGCHLD) continue;
+      if (signal == 0) {
+        if (ends_at_once_) ::kill(-child, SIGKILL);
+        if (repeats && !ends_at_once_) ::kill(child, SIGUSR1);
       } else if (!is_second(signal)) {
         if (asked_ == 0) asked_ = signal;
         // mpirun and srun kill their ranks after any other signal.
