@@ -3,30 +3,21 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include <unistd.h>
 
 #include "kernels/cuda/device_sensors.h"
 #include "tools/launch/host_load.h"
+#include "tools/launch/proc_text.h"
 
 namespace fsdp::tools {
 namespace {
 
 constexpr size_t kUnknownCache = size_t{32} << 20;  // where the machine hides it
 
-std::string first_line(const std::filesystem::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
-
 DeviceReport report_cpu(int threads) {
-  std::ostringstream text;
-  text << std::ifstream("/proc/cpuinfo").rdbuf();
-  const CpuInfo info = parse_cpuinfo(text.str());
+  const CpuInfo info = parse_cpuinfo(proc::text_of("/proc/cpuinfo"));
   const size_t cache = last_caches("/sys/devices/system/cpu");
   DeviceReport report;
   report.backend = "cpu";
@@ -66,11 +57,12 @@ size_t last_caches(const std::filesystem::path& cpus) {
     std::filesystem::path last;
     int level = 0;
     for (const auto& each : std::filesystem::directory_iterator(folder, missing)) {
-      const int its = std::atoi(first_line(each.path() / "level").c_str());
+      const int its = std::atoi(proc::first_line_of(each.path() / "level").c_str());
       if (its > level) last = each.path(), level = its;
     }
-    if (last.empty() || !seen.insert(first_line(last / "shared_cpu_list")).second) continue;
-    const std::string size = first_line(last / "size");  // "32768K"
+    if (last.empty() || !seen.insert(proc::first_line_of(last / "shared_cpu_list")).second)
+      continue;
+    const std::string size = proc::first_line_of(last / "size");  // "32768K"
     const size_t unit = size.ends_with('K') ? 1u << 10 : size.ends_with('M') ? 1u << 20 : 1u;
     bytes += static_cast<size_t>(std::atoll(size.c_str())) * unit;
   }

@@ -7,8 +7,8 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/launch_slurm.h"
 #include "tools/jobs/parent.h"
-#include "tools/jobs/shell.h"
 #include "tools/launch/job_end.h"
+#include "tools/launch/shell.h"
 
 namespace fsdp::tools {
 namespace {

@@ -14,6 +14,7 @@
 #include "tools/jobs/slurm_script.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/srun_plugin.h"
 #include "tools/launch/status.h"
 
 namespace fsdp::tools {

@@ -4,18 +4,16 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <string_view>
 
 #include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include "comm/mpi_transport.h"
 #include "core/error.h"
-#include "core/io/file.h"
 #include "tools/config/config.h"
-#include "tools/jobs/shell.h"
+#include "tools/launch/gpu_nodes.h"
+#include "tools/launch/srun_plugin.h"
 
 extern char** environ;
 
@@ -157,7 +155,7 @@ JobHost this_host(const Job& job) {
     const std::string_view text = *variable;
     host.variables.emplace_back(text.substr(0, text.find('=')));
   }
-  host.gpu_nodes = numa_nodes_of_gpus("/");
+  for (const auto& [address, node] : numa_nodes_of_gpus()) host.gpu_nodes.push_back(node);
   if (const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
     const auto count = std::count(visible, visible + std::strlen(visible), ',') + 1;
     // Which of them is not known.
@@ -167,50 +165,10 @@ JobHost this_host(const Job& job) {
   host.slurm_cores = number_of("SLURM_CPUS_PER_TASK");
   if (job.launcher == Launcher::kSrun) {
     const auto plugin = asked_srun_plugin();
-    FSDP_CHECK(plugin, "launch srun: there is no srun on this machine");
+    FSDP_CHECK(plugin, "launch srun: there is no srun on this machine that answers");
     host.srun_plugin = *plugin;
   }
   return host;
-}
-
-std::string srun_plugin(const std::string& listed, bool without_pmix) {
-  Words plugins;
-  std::string word;
-  for (const char c : listed + "\n") {
-    const bool inside = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-    if (inside) {
-      word += c;
-    } else if (!word.empty()) {
-      plugins.push_back(std::exchange(word, ""));
-    }
-  }
-  const auto has = [&](std::string_view name) {
-    return std::find(plugins.begin(), plugins.end(), name) != plugins.end();
-  };
-  if (has("pmix")) return "pmix";
-  for (const std::string& each : plugins) {
-    if (each.starts_with("pmix_v")) return each;
-  }
-  return without_pmix && has("pmi2") ? "pmi2" : "";
-}
-
-std::optional<std::string> asked_srun_plugin() {
-  const ShellOutput listed = output_of({"srun", "--mpi=list"});
-  if (listed.status == 127) return {};
-  return srun_plugin(listed.text, comm::MpiRuntime::reaches_slurm());
-}
-
-std::vector<int> numa_nodes_of_gpus(const fs::path& root) {
-  std::map<std::string, int> nodes;  // by PCI address
-  std::error_code absent;
-  const fs::path driver = root / "sys/bus/pci/drivers/nvidia";
-  for (const auto& entry : fs::directory_iterator(driver, absent)) {
-    const fs::path file = entry.path() / "numa_node";
-    if (is_there(file)) nodes[entry.path().filename()] = std::atoi(read_file(file).c_str());
-  }
-  std::vector<int> out;
-  for (const auto& [address, node] : nodes) out.push_back(node);
-  return out;
 }
 
 Words command_of(const Job& job, const JobHost& host, bool goes_on) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,12 +45,6 @@ struct JobHost {
 };
 JobHost this_host(const Job& job);
 
-// Which plugin of srun connects the ranks, by what `srun --mpi=list` prints; "": none does.
-// `without_pmix`: the MPI of this program speaks to srun without PMIx (PMI2).
-std::string srun_plugin(const std::string& listed, bool without_pmix);
-// By this machine's srun; nullopt: it has none.
-std::optional<std::string> asked_srun_plugin();
-
 // The words of the command. `restarts`: the job goes on where it was. Error where the job does not
 // fit its hosts.
 std::vector<std::string> command_of(const Job& job, const JobHost& host, bool goes_on);
@@ -61,10 +54,5 @@ std::vector<std::string> values_of(const std::vector<std::string>& words,
 // Error unless the job can be started again: it is `train` with a runtime.run_dir, which is
 // returned.
 std::filesystem::path directory_of(const Job& job);
-
-// ---- for tests ----
-
-// By the PCI addresses of NVIDIA's driver; -1: the machine does not say. `root`: where /sys is.
-std::vector<int> numa_nodes_of_gpus(const std::filesystem::path& root);
 
 }  // namespace fsdp::tools

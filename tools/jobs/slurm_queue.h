@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/jobs/shell.h"
+#include "tools/launch/shell.h"
 
 namespace fsdp::tools {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "tools/jobs/shell.h"
+#include "tools/launch/shell.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,9 +1,10 @@
 // Contract: tools/launch/batch_job.h.
 #include "tools/launch/batch_job.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
+
+#include "tools/launch/shell.h"
 
 namespace fsdp::tools {
 namespace {
@@ -18,13 +19,8 @@ int64_t unix_time_of(const std::string& text) {
   return std::max<int64_t>(0, ::mktime(&local));
 }
 
-std::string output_of(const std::string& command) {
-  std::FILE* const pipe = ::popen(command.c_str(), "r");
-  if (!pipe) return "";
-  char text[256] = "";
-  const size_t length = std::fread(text, 1, sizeof text - 1, pipe);
-  ::pclose(pipe);
-  return std::string(text, length);
+std::string answer_to(const std::string& command) {
+  return output_within(std::chrono::seconds(10), {"sh", "-c", command}).text;
 }
 
 const char* environment(const char* name) { return std::getenv(name); }
@@ -48,10 +44,9 @@ int64_t end_of_batch_job(const GetVariable& getenv,
   if (const char* const end = getenv("SLURM_JOB_END_TIME")) return std::max(0LL, std::atoll(end));
   const std::string id = text_of(getenv("SLURM_JOB_ID"));
   if (id.empty() || id.find_first_not_of("0123456789") != std::string::npos) return 0;
-  return unix_time_of(
-      ask("timeout 10 squeue --noheader --jobs=" + id + " --format=%e 2>/dev/null"));
+  return unix_time_of(ask("squeue --noheader --jobs=" + id + " --format=%e 2>/dev/null"));
 }
 
-int64_t end_of_batch_job() { return end_of_batch_job(environment, output_of); }
+int64_t end_of_batch_job() { return end_of_batch_job(environment, answer_to); }
 
 }  // namespace fsdp::tools

@@ -13,6 +13,13 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
+std::string first_line_of(const std::filesystem::path& file) {
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return line;
+}
+
 std::vector<uint64_t> numbers_in(std::string_view text) {
   std::vector<uint64_t> numbers;
   const char* at = text.data();

@@ -10,7 +10,8 @@
 
 namespace fsdp::tools::proc {
 
-std::string text_of(const std::filesystem::path& file);  // "": it cannot be read
+std::string text_of(const std::filesystem::path& file);        // "": it cannot be read
+std::string first_line_of(const std::filesystem::path& file);  // likewise
 
 // The numbers of a text up to the first word that is none.
 std::vector<uint64_t> numbers_in(std::string_view text);

@@ -91,18 +91,6 @@ TEST_CASE("job: a rank stays near its GPU") {
   }
 }
 
-TEST_CASE("job: the NUMA nodes of GPUs, by PCI address") {
-  const test::TempFolder folder;
-  CHECK(numa_nodes_of_gpus(folder.path()).empty());
-  for (const char* device : {"0000:c1:00.0", "0000:0a:00.0", "module"}) {
-    std::filesystem::create_directories(folder / "sys/bus/pci/drivers/nvidia" / device);
-  }
-  folder.write("sys/bus/pci/drivers/nvidia/0000:c1:00.0/numa_node", "1\n");
-  folder.write("sys/bus/pci/drivers/nvidia/0000:0a:00.0/numa_node", "0\n");
-  folder.write("sys/bus/pci/drivers/nvidia/module/version", "1\n");
-  CHECK(numa_nodes_of_gpus(folder.path()) == std::vector<int>{0, 1});
-}
-
 TEST_CASE("job: srun inside a job of Slurm") {
   JobHost host = kHost;
   host.srun_plugin = "pmix";
@@ -120,17 +108,6 @@ TEST_CASE("job: srun inside a job of Slurm") {
   host.slurm_ranks = 2;
   const Words mpirun = command_of(job_of(Launcher::kMpirun, 4, {"train"}), host, false);
   CHECK(Words(mpirun.begin() + 3, mpirun.begin() + 5) == Words{"--map-by", "slot:PE=4"});
-}
-
-TEST_CASE("job: which plugin of srun connects ranks") {
-  CHECK(srun_plugin("MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin "
-                    "versions available: pmix_v4\n",
-                    true) == "pmix");
-  CHECK(srun_plugin("srun: MPI types are...\nsrun: pmi2\nsrun: none\nsrun: pmix_v3\n", true) ==
-        "pmix_v3");
-  CHECK(srun_plugin("\tpmi2\n\tnone\n", true) == "pmi2");
-  CHECK(srun_plugin("\tpmi2\n\tnone\n", false).empty());
-  CHECK(srun_plugin("", true).empty());
 }
 
 TEST_CASE("job: a job that starts again has a folder to go on in") {

@@ -19,11 +19,13 @@ TEST_CASE("proc text: of the line with a name, and of none") {
   CHECK(numbers_of_line("", "b:").empty());
 }
 
-TEST_CASE("proc text: a file that is not there has no text") {
+TEST_CASE("proc text: a whole file, its first line, and a file that is not there") {
   const test::TempFolder folder;
   folder.write("file", "a\nb");
   CHECK(text_of(folder / "file") == "a\nb");
   CHECK(text_of(folder / "none") == "");
+  CHECK(first_line_of(folder / "file") == "a");
+  CHECK(first_line_of(folder / "none").empty());
 }
 
 }  // namespace fsdp::tools::proc

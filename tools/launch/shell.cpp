@@ -1,9 +1,10 @@
-// Contract: tools/jobs/shell.h.
-#include "tools/jobs/shell.h"
+// Contract: tools/launch/shell.h.
+#include "tools/launch/shell.h"
 
 #include <cstdio>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include "core/error.h"
@@ -28,7 +29,13 @@ std::string shell_text(const std::vector<std::string>& words) {
 }
 
 ShellOutput output_of(const std::vector<std::string>& words) {
-  std::FILE* const pipe = ::popen((shell_text(words) + " 2>&1").c_str(), "r");
+  return output_within(std::chrono::minutes(10), words);
+}
+
+ShellOutput output_within(std::chrono::seconds limit, const std::vector<std::string>& words) {
+  const std::string command =
+      fmt::format("timeout -k 5 {} {} 2>&1 </dev/null", limit.count(), shell_text(words));
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
   FSDP_CHECK(pipe != nullptr, "{}: a process cannot be started", words.front());
   ShellOutput output;
   char part[4096];
