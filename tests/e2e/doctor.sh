@@ -32,6 +32,20 @@ for check in host["checks"]:
     assert (check["state"] == "ok") == (check["fix"] == ""), check
 assert [c["value"] for c in host["checks"] if c["state"] == "fail"] == ["1; expected hosts=2"], host
 PY
+(mkdir gone && cd gone && rmdir ../gone && status ../gone.log 1 "$FSDP" doctor; exit "$failed") || failed=1
+says gone.log '✗ folder         .*No such file or directory.*'
+# A launcher that hangs has a row of its own, and the rest of the table comes.
+mkdir hangs; printf '#!/bin/sh\nexec sleep 60\n' >hangs/mpirun; chmod +x hangs/mpirun
+if [ -n "${MPIRUN:-}" ]; then
+  PATH=$PWD/hangs:$PATH status hangs.log 1 "$FSDP" doctor --folder shared --limit 2
+  says hangs.log '✗ MPI            no answer within 2 s'
+  says hangs.log '✓ GPUs           .*'
+  says hangs.log '. memory         .*'
+fi
+# A container inside a job of Slurm has no srun.
+mkdir bare; ln -s "$(command -v sh)" "$(command -v timeout)" bare
+SLURM_JOB_ID=7 PATH=$PWD/bare status slurm.log 0 "$FSDP" doctor --folder shared
+says slurm.log '✓ srun           none'
 status unknown.log 2 "$FSDP" doctor --expect gpu=8
 says unknown.log 'fsdp: doctor: --expect: expected one of gpus, ranks, .*, got "gpu" .*'
 
@@ -43,10 +57,13 @@ says limits.log '✗ open files     200; 258 for 1 rank'
 says limits.log "    echo '\* - nofile 65536' >>/etc/security/limits.d/90-fsdp.conf .*"
 
 unshare -um true 2>/dev/null || { echo "[SKIP] doctor: not allowed to give processes a host name and mounts"; exit "$failed"; }
-# on NAME MOUNTS command ...: on a host of that name, where the shell line MOUNTS has run
+# on NAME MOUNTS command ...: on a host of that name, where the shell line MOUNTS has run. Without RDMA cards: two hosts
+# need them, and this machine's may lack what they need.
 cat >on <<'ON'
 #!/bin/sh
-exec unshare -um sh -c 'hostname "$0"; eval "$1"; shift; exec "$@"' "$@"
+exec unshare -um sh -c 'hostname "$0"
+  [ ! -d /sys/class/infiniband ] || mount -t tmpfs tmpfs /sys/class/infiniband
+  eval "$1"; shift; exec "$@"' "$@"
 ON
 chmod +x on
 status shm.log 1 ./on a 'mount -t tmpfs -o size=1m tmpfs /dev/shm' "$FSDP" doctor --folder shared

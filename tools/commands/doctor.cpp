@@ -16,7 +16,7 @@ struct DoctorCommandOptions {
   LaunchOptions launch;
   std::string folder = ".";
   std::string expect;
-  int64_t limit_s = 10;
+  int64_t limit_s = 30;
   bool json = false;
 };
 
@@ -25,7 +25,8 @@ int run_doctor(const DoctorCommandOptions& options, RankContext& rank) {
       doctor::examine(rank.world, {.program = "fsdp " FSDP_VERSION ", commit " + source_commit(),
                                    .folder = options.folder,
                                    .expected = doctor::parse_expectations(options.expect),
-                                   .limit = std::chrono::seconds(options.limit_s)});
+                                   .limit = std::chrono::seconds(options.limit_s),
+                                   .launched = rank.under_launcher});
   if (rank.world.rank() == 0) {
     const std::string text =
         options.json ? doctor::to_json(hosts).dump({.indent = 2, .replace = true}) + "\n"
@@ -59,7 +60,7 @@ void add_doctor_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--expect", options->expect,
                   "what must be there, gpus=8,hosts=2: some of " + doctor::expectation_names())
       .check(why_not_expected);
-  command.add_option("--limit", options->limit_s, "seconds that one look may take (default: 10)")
+  command.add_option("--limit", options->limit_s, "seconds that one look may take (default: 30)")
       .from_to(int64_t{1}, int64_t{100});
   command.add_flag("--json", options->json, "print JSON");
   add_rank_options(command, options->launch);

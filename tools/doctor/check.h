@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/io/json.h"
@@ -21,8 +22,9 @@ struct Check {
   std::string value;  // what was found; behind it what is needed, where that is more
   State state = State::kOk;
   std::string fix = {};               // the line that mends it, or would where it is a fault
-  std::optional<double> number = {};  // the value, for --expect and to put hosts in order
+  std::optional<double> number = {};  // the value, for --expect
 
+  void fault(State how, std::string mended_by) { state = how, fix = std::move(mended_by); }
   bool operator==(const Check&) const = default;
 };
 

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 
 #include <fmt/format.h>
@@ -74,22 +72,19 @@ struct Look {
   }
 };
 
-std::vector<Check> look_at_host(JobShape job, std::chrono::milliseconds limit) {
-  std::vector<Check> of_libraries =
-      Look{"GPUs", "nvidia-smi -r   # or start the host again",
-           limit}([] { return library_checks(read_library_facts()); });
-  for (const Check& check : of_libraries) {
-    if (check.name == "GPUs") job.gpus = static_cast<int>(check.number.value_or(0));
-  }
+std::vector<Check> look_at_host(JobShape job, const DoctorOptions& options) {
+  const std::chrono::milliseconds limit = options.limit;
+  std::vector<Check> of_gpus = Look{"GPUs", "nvidia-smi -r   # or start the host again",
+                                    limit}([] { return gpu_checks(read_gpu_facts()); });
+  job.gpus = static_cast<int>(of_gpus[0].number.value_or(0));
+  const std::vector<Check> of_mpi =
+      Look{"MPI", "mpirun --version; srun --mpi=list   # must answer",
+           limit}([launched = options.launched] { return mpi_checks(read_mpi_facts(), launched); });
   std::vector<Check> checks = Look{"host", "ls /proc /sys   # must be mounted",
                                    limit}([job] { return host_checks(read_host_facts(), job); });
-  checks.insert(checks.end(), of_libraries.begin(), of_libraries.end());
+  checks.insert(checks.end(), of_gpus.begin(), of_gpus.end());
+  checks.insert(checks.end(), of_mpi.begin(), of_mpi.end());
   return checks;
-}
-
-Mount mount_here(const fs::path& folder) {
-  std::ifstream in("/proc/self/mountinfo");
-  return mount_of({std::istreambuf_iterator<char>(in), {}}, folder);
 }
 
 // All write, then all look, then all remove: between these steps all ranks wait for each other.
@@ -97,22 +92,20 @@ std::vector<Check> look_at_folder(comm::Communicator& world, const Hosts& hosts,
                                   const DoctorOptions& options) {
   const std::string job = comm::from_first_rank(
       world, fmt::format("{}-{}", static_cast<long>(std::time(nullptr)), ::getpid()));
-  fs::path folder = fs::absolute(options.folder).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();  // of "/here/"
   const Look look = {"folder",
-                     "ls -ld " + shell_word(folder.string()) +
+                     "ls -ld " + shell_word(options.folder.string()) +
                          "   # a folder that this user may write; or --folder FOLDER",
                      options.limit};
   std::vector<Check> checks;
   std::shared_ptr<SharedFolder> shared;
-  std::vector<std::string> mount(3);
+  Mount mount;
   if (hosts.speaks) {
-    shared = std::make_shared<SharedFolder>(folder, job, hosts.own, hosts.names);
+    shared = std::make_shared<SharedFolder>(options.folder, job, hosts.own, hosts.names);
     checks = look([shared] { return shared->write(), std::vector<Check>(); });
-    const Mount here = mount_here(folder);
-    mount = {here.place, here.type, here.source};
+    mount = shared->mount();
   }
-  const std::vector<std::string> first = comm::exchange_texts(world, mount)[0];
+  const std::vector<std::string> first =
+      comm::exchange_texts(world, {mount.place, mount.type, mount.source})[0];
   if (shared && checks.empty()) {
     checks = look([shared, first] {
       shared->look();
@@ -138,7 +131,7 @@ std::vector<HostReport> examine(comm::Communicator& world, const DoctorOptions& 
     mine.push_back({.name = "hosts", .value = fmt::format("{:g}", count), .number = count});
     mine.push_back(
         {.name = "ranks", .value = fmt::format("{}", world.size()), .number = world.size()});
-    add(look_at_host(hosts.job, options.limit));
+    add(look_at_host(hosts.job, options));
   }
   add(look_at_folder(world, hosts, options));
   const std::vector<std::vector<Stamps>> stamps = stamp_exchanges(world, kExchanges);

@@ -18,7 +18,8 @@ struct DoctorOptions {
   std::string program;                 // "fsdp 0.1.0, commit 0123456789ab": of this rank
   std::filesystem::path folder = ".";  // that the hosts should share
   std::vector<Expectation> expected;
-  std::chrono::milliseconds limit{10'000};  // of one look
+  std::chrono::milliseconds limit{30'000};  // of one look
+  bool launched = false;                    // by mpirun or srun
 };
 // The same on every rank. Collective.
 std::vector<HostReport> examine(comm::Communicator& world, const DoctorOptions& options);

@@ -12,7 +12,7 @@
 namespace fsdp::tools::doctor {
 namespace {
 
-constexpr double kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
 // What Open MPI maps in /dev/shm for a rank (btl_vader_segment_size). This program's own windows
 // are no files of /dev/shm: comm/shared_window.h.
@@ -47,9 +47,9 @@ Check cpu(const CpuFacts& cpu, const JobShape& job) {
   check.value += fmt::format(", {} of {}", cpu.cores, count_of(cpu.of_host, "core"));
   if (job.on_host > cpu.of_host) {
     check.value += fmt::format("; {} ranks run here", job.on_host);
-    check.state = State::kWarn;
-    check.fix = fmt::format("mpirun --map-by ppr:{}:node ...   # srun --ntasks-per-node={}",
-                            cpu.of_host, cpu.of_host);
+    check.fault(State::kWarn,
+                fmt::format("mpirun --map-by ppr:{}:node ...   # srun --ntasks-per-node={}",
+                            cpu.of_host, cpu.of_host));
   }
   return check;
 }
@@ -59,39 +59,17 @@ Check governor(const CpuFacts& cpu) {
   if (cpu.allowed_khz < cpu.most_khz) {
     check.value +=
         fmt::format(", at most {:.1f} of {:.1f} GHz", cpu.allowed_khz * 1e-6, cpu.most_khz * 1e-6);
-    check.state = State::kWarn;
-    check.fix = fmt::format("cpupower frequency-set -u {:.0f}", cpu.most_khz);
+    check.fault(State::kWarn, fmt::format("cpupower frequency-set -u {:.0f}", cpu.most_khz));
   }
   if (!cpu.governor.empty() && cpu.governor != "performance") {
-    check.state = State::kWarn;
-    check.fix = "cpupower frequency-set -g performance";
-  }
-  return check;
-}
-
-// A source that the processor does not read itself is a call of the kernel each time.
-Check clock_source(const HostFacts& facts) {
-  Check check = {.name = "clock source",
-                 .value = facts.clock_source.empty() ? "not known" : facts.clock_source};
-  const bool slow = facts.clock_source == "hpet" || facts.clock_source == "acpi_pm" ||
-                    facts.clock_source == "jiffies";
-  if (slow && std::ranges::find(facts.clock_sources, "tsc") != facts.clock_sources.end()) {
-    check.state = State::kWarn;
-    check.fix = "echo tsc >/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    check.fault(State::kWarn, "cpupower frequency-set -g performance");
   }
   return check;
 }
 
 Check numa(const HostFacts& facts) {
-  Check check = {.name = "NUMA",
-                 .value = count_of(std::max(facts.numa_nodes, 1), "node"),
-                 .number = std::max(facts.numa_nodes, 1)};
-  if (facts.numa_nodes > 1 && facts.moves_pages) {
-    check.value += "; the kernel moves pages between them";
-    check.state = State::kWarn;
-    check.fix = "sysctl -w kernel.numa_balancing=0";
-  }
-  return check;
+  const int nodes = std::max(facts.numa_nodes, 1);
+  return {.name = "NUMA", .value = count_of(nodes, "node"), .number = nodes};
 }
 
 Check memory(const HostFacts& facts) {
@@ -107,8 +85,8 @@ Check control_group(const HostFacts& facts, const JobShape& job) {
     limits.push_back(fmt::format("{:.3g} CPUs ({})", facts.quota.cpus, facts.quota.source));
     if (facts.quota.cpus < job.on_host) {
       limits.back() += fmt::format(" for {}", count_of(job.on_host, "rank"));
-      check.state = State::kWarn;
-      check.fix = fmt::format("docker run --cpus={} ...   # Kubernetes: limits.cpu", job.on_host);
+      check.fault(State::kWarn,
+                  fmt::format("docker run --cpus={} ...   # Kubernetes: limits.cpu", job.on_host));
     }
   }
   if (facts.threads_left != kNoLimit) {
@@ -116,8 +94,7 @@ Check control_group(const HostFacts& facts, const JobShape& job) {
     limits.push_back(fmt::format("{} more threads", facts.threads_left));
     if (facts.threads_left < needed) {
       limits.back() += fmt::format(", {} for {}", needed, count_of(job.on_host, "rank"));
-      check.state = State::kFail;
-      check.fix = "docker run --pids-limit=-1 ...   # systemd: TasksMax=infinity";
+      check.fault(State::kFail, "docker run --pids-limit=-1 ...   # systemd: TasksMax=infinity");
     }
   }
   check.value =
@@ -128,7 +105,7 @@ Check control_group(const HostFacts& facts, const JobShape& job) {
 Check open_files(const HostFacts& facts, const JobShape& job) {
   const Limit& limit = facts.open_files;
   const double by_ranks = kFilesOfProgram + kFilesByRank * job.ranks;
-  const double by_nccl = job.gpus > 0 && job.ranks > job.on_host ? kFilesOfNccl : 0;
+  const double by_nccl = job.gpus > 0 && job.on_several_hosts() ? kFilesOfNccl : 0;
   Check check = {.name = "open files", .value = "unlimited", .number = limit.soft};
   if (limit.soft != kNoLimit) check.value = fmt::format("{}", limit.soft);
   if (limit.soft >= by_ranks + by_nccl) return check;
@@ -142,15 +119,15 @@ Check open_files(const HostFacts& facts, const JobShape& job) {
   return check;
 }
 
-// RDMA locks the memory that it sends from.
-Check locked_memory(const HostFacts& facts) {
+// RDMA, which only several hosts need, locks the memory that it sends from.
+Check locked_memory(const HostFacts& facts, const JobShape& job) {
   const Limit& limit = facts.locked_memory;
   Check check = {
       .name = "memlock", .value = bytes_or_unlimited(limit.soft), .number = limit.soft / kMiB};
-  const bool rdma = !facts.rdma_ports.empty();
-  if (rdma && limit.soft < static_cast<double>(facts.memory.bytes)) {
-    check.value += fmt::format(", {} locks what it sends", facts.rdma_ports.front().name);
-    check.state = State::kFail;
+  const auto rdma = std::ranges::find(facts.rdma_ports, true, &Card::up);
+  if (rdma != facts.rdma_ports.end() && limit.soft < static_cast<double>(facts.memory.bytes)) {
+    check.value += fmt::format(", {} locks what it sends", rdma->name);
+    check.state = job.on_several_hosts() ? State::kFail : State::kWarn;
   } else if (limit.soft < kUsualLockedMemory) {
     check.value +=
         fmt::format(", less than Linux's own {}", bytes_or_unlimited(kUsualLockedMemory));
@@ -163,31 +140,26 @@ Check locked_memory(const HostFacts& facts) {
 
 Check shared_memory(const HostFacts& facts, const JobShape& job) {
   Check check = {.name = "/dev/shm", .value = "none"};
-  const double by_ranks = job.on_host * kSharedByRank;
-  const double by_nccl = job.gpus > 1 ? kSharedByNccl : 0;
-  const double size = std::exp2(std::ceil(std::log2(std::max(kGiB, 2 * (by_ranks + by_nccl)))));
-  check.fix =
-      fmt::format("mount -o remount,size={:.0f}M /dev/shm   # docker run --shm-size={:.0f}m",
-                  size / kMiB, size / kMiB);
   if (!facts.shared_memory) {
-    check.state = State::kWarn;
-    check.fix = "mount -t tmpfs tmpfs /dev/shm";
+    check.fault(State::kWarn, "mount -t tmpfs tmpfs /dev/shm");
     return check;
   }
   const Space& space = *facts.shared_memory;
   check.value =
       fmt::format("{}, {} free", bytes_or_unlimited(space.size), bytes_or_unlimited(space.free));
   check.number = space.free / kMiB;
-  if (space.free < by_ranks) {
-    check.state = State::kFail;
-    check.value += fmt::format("; Open MPI maps {} for {}", bytes_or_unlimited(by_ranks),
-                               count_of(job.on_host, "rank"));
-  } else if (space.free < by_ranks + by_nccl) {
-    check.state = State::kWarn;
-    check.value += fmt::format("; NCCL may want {}", bytes_or_unlimited(by_nccl));
-  } else {
-    check.fix.clear();
-  }
+  const double by_ranks = job.on_host * kSharedByRank;
+  const double by_nccl = job.gpus > 1 ? kSharedByNccl : 0;
+  if (space.free >= by_ranks + by_nccl) return check;
+  const bool fails = space.free < by_ranks;
+  check.value += fails ? fmt::format("; Open MPI maps {} for {}", bytes_or_unlimited(by_ranks),
+                                     count_of(job.on_host, "rank"))
+                       : fmt::format("; NCCL may want {}", bytes_or_unlimited(by_nccl));
+  const double size = std::exp2(std::ceil(std::log2(std::max(kGiB, 2 * (by_ranks + by_nccl)))));
+  check.fault(
+      fails ? State::kFail : State::kWarn,
+      fmt::format("mount -o remount,size={0:.0f}M /dev/shm   # docker run --shm-size={0:.0f}m",
+                  size / kMiB));
   return check;
 }
 
@@ -212,13 +184,12 @@ Check network(const HostFacts& facts) {
   }
   check.value = up.empty() ? "no card is up" : fmt::format("{}", fmt::join(up, ", "));
   if (up.empty() && !down.empty()) {
-    check.state = State::kWarn;
-    check.fix = fmt::format("ip link set {} up", down.front());
+    check.fault(State::kWarn, fmt::format("ip link set {} up", down.front()));
   }
   return check;
 }
 
-Check rdma(const HostFacts& facts) {
+Check rdma(const HostFacts& facts, const JobShape& job) {
   std::vector<std::string> ports;
   bool any_up = false;
   const Card* unmanaged = nullptr;
@@ -229,13 +200,13 @@ Check rdma(const HostFacts& facts) {
   }
   Check check = {.name = "RDMA",
                  .value = ports.empty() ? "none" : fmt::format("{}", fmt::join(ports, ", "))};
+  if (ports.empty() || (any_up && !unmanaged)) return check;
+  check.state = job.on_several_hosts() && !any_up ? State::kFail : State::kWarn;
   if (unmanaged) {
     check.value += "; no subnet manager answers";
-    check.state = State::kFail;
     check.fix = "systemctl start opensm   # on one host of the fabric";
-  } else if (!ports.empty() && !any_up) {
+  } else {
     check.value += "; no port is active";
-    check.state = State::kFail;
     check.fix =
         "export NCCL_IB_DISABLE=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp   # without RDMA";
   }
@@ -247,15 +218,14 @@ Check rdma(const HostFacts& facts) {
 std::vector<Check> host_checks(const HostFacts& facts, const JobShape& job) {
   return {cpu(facts.cpu, job),
           governor(facts.cpu),
-          clock_source(facts),
           numa(facts),
           memory(facts),
           control_group(facts, job),
           open_files(facts, job),
-          locked_memory(facts),
+          locked_memory(facts, job),
           shared_memory(facts, job),
           network(facts),
-          rdma(facts)};
+          rdma(facts, job)};
 }
 
 }  // namespace fsdp::tools::doctor

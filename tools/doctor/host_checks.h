@@ -14,6 +14,8 @@ struct JobShape {
   int ranks = 1;  // of all hosts
   int on_host = 1;
   int gpus = 0;  // of this host
+
+  bool on_several_hosts() const { return ranks > on_host; }
 };
 
 std::vector<Check> host_checks(const HostFacts& facts, const JobShape& job);

@@ -3,19 +3,20 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
-#include <sstream>
 
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "tools/launch/core_places.h"
 #include "tools/launch/host_load.h"
+#include "tools/launch/proc_text.h"
 
 namespace fsdp::tools::doctor {
 namespace {
 
 namespace fs = std::filesystem;
+using proc::first_line_of;
 
 double number_in(const fs::path& file, double otherwise) {
   double number = otherwise;
@@ -30,40 +31,22 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return out;
 }
 
-// "node0", "cpu12": the prefix and a number.
-bool is_numbered(const fs::path& path, std::string_view prefix) {
-  const std::string name = path.filename().string();
-  return name.size() > prefix.size() && name.starts_with(prefix) &&
-         name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
-}
-
-// "Max open files            1024                 4096                 files     "
-Limit limit_in(const fs::path& file, std::string_view name) {
-  Limit limit;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(name)) continue;
-    std::istringstream words(line.substr(name.size()));
-    std::string soft, hard;
-    words >> soft >> hard;
-    const auto number = [](const std::string& word) {
-      return word.find_first_not_of("0123456789") == word.npos && !word.empty() ? std::stod(word)
-                                                                                : kNoLimit;
-    };
-    limit = {.soft = number(soft), .hard = number(hard)};
-  }
-  return limit;
+Limit limit_of(decltype(RLIMIT_NOFILE) resource) {
+  struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(resource, &limit);
+  const auto number = [](rlim_t value) {
+    return value == RLIM_INFINITY ? kNoLimit : static_cast<double>(value);
+  };
+  return {.soft = number(limit.rlim_cur), .hard = number(limit.rlim_max)};
 }
 
 CpuFacts read_cpu(const fs::path& root) {
-  std::ifstream in(root / "proc/cpuinfo");
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  CpuFacts cpu = {.name = parse_cpuinfo(text).name,
+  CpuFacts cpu = {.name = parse_cpuinfo(proc::text_of(root / "proc/cpuinfo")).name,
                   .cores = static_cast<int>(own_cores().size()),
                   .of_host = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))};
   for (const fs::path& core : entries(root / "sys/devices/system/cpu")) {
-    const std::string governor = first_line(core / "cpufreq/scaling_governor");
-    if (!is_numbered(core, "cpu") || governor.empty()) continue;
+    const std::string governor = first_line_of(core / "cpufreq/scaling_governor");
+    if (governor.empty()) continue;
     if (cpu.governor.empty() || governor != "performance") cpu.governor = governor;
     const double most = number_in(core / "cpufreq/cpuinfo_max_freq", 0);
     const double allowed = number_in(core / "cpufreq/scaling_max_freq", most);
@@ -98,9 +81,10 @@ std::vector<Card> read_cards(const fs::path& root) {
   for (const fs::path& card : entries(root / "sys/class/net")) {
     const std::string name = card.filename().string();
     if (name == "lo" || !fs::is_directory(card)) continue;
+    const std::string state = first_line_of(card / "operstate");  // of some drivers "unknown"
     const double mbit = number_in(card / "speed", 0);
     all.push_back({.name = name,
-                   .up = first_line(card / "operstate") == "up",
+                   .up = state != "down" && state != "lowerlayerdown" && state != "notpresent",
                    .gbit = mbit > 0 && mbit < 1e8 ? mbit / 1000 : 0});
     if (fs::exists(card / "device")) own.push_back(all.back());
   }
@@ -112,7 +96,7 @@ std::vector<Card> read_rdma_ports(const fs::path& root) {
   std::vector<Card> out;
   for (const fs::path& device : entries(root / "sys/class/infiniband")) {
     for (const fs::path& port : entries(device / "ports")) {
-      std::string state = first_line(port / "state");
+      std::string state = first_line_of(port / "state");
       state.erase(0, state.find(' ') == state.npos ? 0 : state.find(' ') + 1);
       out.push_back({.name = device.filename().string() + " port " + port.filename().string(),
                      .up = state == "ACTIVE",
@@ -125,33 +109,17 @@ std::vector<Card> read_rdma_ports(const fs::path& root) {
 
 }  // namespace
 
-std::string first_line(const fs::path& file) {
-  std::string line;
-  std::ifstream in(file);
-  std::getline(in, line);
-  return line;
-}
-
-int numa_node(const fs::path& root, const std::string& pci_address) {
-  return static_cast<int>(number_in(root / "sys/bus/pci/devices" / pci_address / "numa_node", -1));
-}
-
 HostFacts read_host_facts(const fs::path& root) {
   HostFacts facts;
   facts.cpu = read_cpu(root);
-  const fs::path clock = root / "sys/devices/system/clocksource/clocksource0";
-  facts.clock_source = first_line(clock / "current_clocksource");
-  std::istringstream sources(first_line(clock / "available_clocksource"));
-  for (std::string source; sources >> source;) facts.clock_sources.push_back(source);
   for (const fs::path& node : entries(root / "sys/devices/system/node")) {
-    if (is_numbered(node, "node")) ++facts.numa_nodes;
+    if (fs::exists(node / "cpulist")) ++facts.numa_nodes;
   }
-  facts.moves_pages = number_in(root / "proc/sys/kernel/numa_balancing", 0) > 0;
   facts.quota = cpu_quota(root);
   facts.memory = available_memory(root, std::nullopt);
   facts.threads_left = read_threads_left(root);
-  facts.open_files = limit_in(root / "proc/self/limits", "Max open files");
-  facts.locked_memory = limit_in(root / "proc/self/limits", "Max locked memory");
+  facts.open_files = limit_of(RLIMIT_NOFILE);
+  facts.locked_memory = limit_of(RLIMIT_MEMLOCK);
   facts.shared_memory = read_space(root / "dev/shm");
   facts.cards = read_cards(root);
   facts.rdma_ports = read_rdma_ports(root);

@@ -45,10 +45,7 @@ struct CpuFacts {
 
 struct HostFacts {
   CpuFacts cpu;
-  std::string clock_source;                // "tsc"
-  std::vector<std::string> clock_sources;  // that the kernel offers
   int numa_nodes = 0;
-  bool moves_pages = false;  // between NUMA nodes, by itself
   CpuQuota quota;
   AvailableMemory memory;
   double threads_left = kNoLimit;      // to the control group
@@ -59,10 +56,5 @@ struct HostFacts {
 };
 // `root`: where /proc, /sys and /dev are found.
 HostFacts read_host_facts(const std::filesystem::path& root = "/");
-
-// ---- for its neighbours, and for tests ----
-std::string first_line(const std::filesystem::path& file);  // "": it is not there
-// The NUMA node of a PCI device, "0000:3b:00.0"; -1: not known.
-int numa_node(const std::filesystem::path& root, const std::string& pci_address);
 
 }  // namespace fsdp::tools::doctor

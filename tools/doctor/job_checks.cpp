@@ -82,8 +82,8 @@ Check clock_check(const ClockOffset& offset, const std::string& other) {
                   seconds ? "s" : "ms", other, offset.uncertainty * 1e3);
   const double surely = std::abs(offset.seconds) - offset.uncertainty;
   if (surely <= kSkewWarns) return check;
-  check.state = surely > kSkewFails ? State::kFail : State::kWarn;
-  check.fix = "chronyc makestep   # without chrony: systemctl restart systemd-timesyncd";
+  check.fault(surely > kSkewFails ? State::kFail : State::kWarn,
+              "chronyc makestep   # without chrony: systemctl restart systemd-timesyncd");
   return check;
 }
 

@@ -14,7 +14,7 @@ constexpr const char* kInstallCuda = "tools/setup.sh --cuda && make";
 constexpr const char* kUpdateDriver = "apt-get install nvidia-driver   # and start the host again";
 
 // It is a fault where there is a driver, or where somebody expects GPUs.
-Check no_gpus(const LibraryFacts& facts) {
+Check no_gpus(const GpuFacts& facts) {
   Check check = {.name = "GPUs", .value = "none: " + facts.no_gpus, .number = 0};
   const auto because = [&](const char* part) {
     return facts.no_gpus.find(part) != std::string::npos;
@@ -26,10 +26,10 @@ Check no_gpus(const LibraryFacts& facts) {
   return check;
 }
 
-Check gpus(const LibraryFacts& facts) {
+Check gpus(const GpuFacts& facts) {
   if (facts.gpus.empty()) return no_gpus(facts);
   std::map<std::string, int> kinds;
-  for (const GpuFacts& gpu : facts.gpus) ++kinds[gpu.name];
+  for (const Gpu& gpu : facts.gpus) ++kinds[gpu.name];
   std::vector<std::string> texts;
   for (const auto& [name, count] : kinds) texts.push_back(fmt::format("{} x {}", count, name));
   return {.name = "GPUs",
@@ -42,7 +42,7 @@ std::string cuda_text(int version) {
   return fmt::format("{}.{}", version / 1000, version / 10 % 100);
 }
 
-Check cuda(const LibraryFacts& facts) {
+Check cuda(const GpuFacts& facts) {
   const cuda::Installation& found = facts.cuda;
   Check check = {.name = "CUDA", .value = "none"};
   if (facts.gpus.empty()) return check;
@@ -50,47 +50,35 @@ Check cuda(const LibraryFacts& facts) {
                             cuda_text(found.driver), found.cublas);
   if (found.cublas == 0) {
     check.value += ": not found";
-    check.state = State::kFail;
-    check.fix = kInstallCuda;
+    check.fault(State::kFail, kInstallCuda);
   } else if (found.driver / 1000 < found.runtime / 1000) {
-    check.state = State::kFail;
-    check.fix = kUpdateDriver;
+    check.fault(State::kFail, kUpdateDriver);
   }
   return check;
 }
 
-Check cudnn(const LibraryFacts& facts) {
-  Check check = {.name = "cuDNN", .value = "none"};
+// `missing`: why it is not there.
+Check library(const char* name, size_t version, const std::string& missing, const GpuFacts& facts) {
+  Check check = {.name = name, .value = "none"};
   if (facts.gpus.empty()) return check;
-  const size_t version = facts.cuda.cudnn;
   check.value = fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-  if (facts.no_cudnn.empty()) return check;
-  check.value = facts.no_cudnn;
-  check.state = State::kWarn;
-  check.fix = kInstallCuda;
+  if (missing.empty()) return check;
+  check.value = missing;
+  check.fault(State::kWarn, kInstallCuda);
   return check;
 }
 
-Check nccl(const LibraryFacts& facts) {
-  Check check = {.name = "NCCL", .value = "none"};
-  if (facts.gpus.empty()) return check;
-  check.value =
-      fmt::format("{}.{}.{}", facts.nccl / 10000, facts.nccl / 100 % 100, facts.nccl % 100);
-  if (facts.nccl > 0) return check;
-  check.value = facts.no_nccl;
-  check.state = State::kWarn;
-  check.fix = kInstallCuda;
-  return check;
-}
-
-// GPUs of one host have equally many links, where none has failed.
-Check topology(const LibraryFacts& facts) {
+// GPUs of one kind have equally many links, unless one has failed, or bridges join some of them.
+Check topology(const GpuFacts& facts) {
   Check check = {.name = "NVLink", .value = "none", .number = 0};
   if (facts.gpus.empty()) return check;
   std::vector<int> links, nodes;
-  for (const GpuFacts& gpu : facts.gpus) {
+  std::map<std::string, int> of_kind;
+  bool differ = false;
+  for (const Gpu& gpu : facts.gpus) {
     links.push_back(gpu.nvlinks);
     nodes.push_back(gpu.numa_node);
+    differ |= of_kind.emplace(gpu.name, gpu.nvlinks).first->second != gpu.nvlinks;
   }
   const auto [least, most] = std::ranges::minmax(links);
   check.number = least;
@@ -99,9 +87,9 @@ Check topology(const LibraryFacts& facts) {
   if (std::ranges::max(nodes) >= 0) {
     check.value += fmt::format("; their NUMA nodes: {}", fmt::join(nodes, ", "));
   }
-  if (least == most) return check;
-  check.state = State::kFail;
-  check.fix = "systemctl restart nvidia-fabricmanager   # nvidia-smi nvlink --status";
+  if (!differ) return check;
+  check.fault(State::kWarn,
+              "systemctl restart nvidia-fabricmanager   # nvidia-smi nvlink --status");
   return check;
 }
 
@@ -114,8 +102,8 @@ std::string version_in(const std::string& text) {
   return text.substr(begin, text.find_first_not_of("0123456789.", begin) - begin);
 }
 
-// A launcher of another Open MPI cannot connect these ranks.
-Check mpirun(const LibraryFacts& facts) {
+// A launcher of another Open MPI cannot connect these ranks; where another one does, it need not.
+Check mpirun(const MpiFacts& facts, bool launched) {
   Check check = {.name = "mpirun", .value = facts.mpirun.empty() ? "none" : facts.mpirun};
   const std::string of_library = version_in(facts.mpi.version), own = version_in(facts.mpirun);
   const auto is_open = [](const std::string& text) { return text.find("Open MPI") != text.npos; };
@@ -125,7 +113,7 @@ Check mpirun(const LibraryFacts& facts) {
     return check;
   }
   check.value += fmt::format(", but this program has {}", facts.mpi.version);
-  check.state = State::kFail;
+  check.state = launched || !facts.srun.value_or("").empty() ? State::kWarn : State::kFail;
   const std::string folder = facts.own_mpirun.substr(0, facts.own_mpirun.rfind('/'));
   check.fix =
       facts.own_mpirun.empty()
@@ -134,32 +122,35 @@ Check mpirun(const LibraryFacts& facts) {
   return check;
 }
 
-Check srun(const LibraryFacts& facts) {
-  Check check = {.name = "srun", .value = "none"};
-  if (facts.srun.empty()) return check;
-  const bool pmix = facts.srun.find("pmix") != std::string::npos;
-  check.value = pmix ? "has PMIx" : "has no PMIx";
-  if (pmix || facts.mpi_reaches_slurm) return check;
-  check.state = State::kWarn;
-  check.fix =
-      "salloc ... mpirun fsdp ...   # srun --mpi=list: without pmix, srun cannot start ranks";
-  return check;
+Check srun(const MpiFacts& facts) {
+  if (!facts.srun) return {.name = "srun", .value = "none"};
+  if (!facts.srun->empty()) return {.name = "srun", .value = "--mpi=" + *facts.srun};
+  return {.name = "srun",
+          .value = "has no PMIx",
+          .state = State::kWarn,
+          .fix =
+              "salloc ... mpirun fsdp ...   # srun --mpi=list: without pmix, srun cannot start "
+              "ranks"};
 }
 
 }  // namespace
 
-std::vector<Check> library_checks(const LibraryFacts& facts) {
-  const std::string& mpi = facts.mpi.version;
-  std::string pmix = facts.pmix.empty() ? "a part of MPI" : facts.pmix;
+std::vector<Check> gpu_checks(const GpuFacts& facts) {
+  const std::string driver = facts.driver.empty() ? "none" : facts.driver;
   return {gpus(facts),
-          {.name = "driver", .value = facts.driver.empty() ? "none" : facts.driver},
+          {.name = "driver", .value = driver},
           cuda(facts),
-          cudnn(facts),
-          nccl(facts),
-          topology(facts),
-          {.name = "MPI", .value = mpi.empty() ? "none: this program was built without MPI" : mpi},
+          library("cuDNN", facts.cuda.cudnn, facts.no_cudnn, facts),
+          library("NCCL", static_cast<size_t>(facts.nccl), facts.no_nccl, facts),
+          topology(facts)};
+}
+
+std::vector<Check> mpi_checks(const MpiFacts& facts, bool launched) {
+  const std::string& mpi = facts.mpi.version;
+  const std::string pmix = facts.pmix.empty() ? "a part of MPI" : facts.pmix;
+  return {{.name = "MPI", .value = mpi.empty() ? "none: this program was built without MPI" : mpi},
           {.name = "PMIx", .value = mpi.empty() ? "none" : pmix},
-          mpirun(facts),
+          mpirun(facts, launched),
           srun(facts)};
 }
 

@@ -10,6 +10,8 @@
 
 namespace fsdp::tools::doctor {
 
-std::vector<Check> library_checks(const LibraryFacts& facts);
+std::vector<Check> gpu_checks(const GpuFacts& facts);
+// `launched`: by mpirun or srun, which therefore have what they need.
+std::vector<Check> mpi_checks(const MpiFacts& facts, bool launched);
 
 }  // namespace fsdp::tools::doctor

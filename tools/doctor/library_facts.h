@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,29 +12,33 @@
 
 namespace fsdp::tools::doctor {
 
-struct GpuFacts {
+struct Gpu {
   std::string name;
   int numa_node = -1;  // -1: not known
   int nvlinks = 0;     // that are up
 };
 
-struct LibraryFacts {
+struct GpuFacts {
   bool cuda_built = false;  // this program has the CUDA backend
   std::string no_gpus;      // why there are none
-  std::vector<GpuFacts> gpus;
+  std::vector<Gpu> gpus;
   std::string driver;  // "535.129.03"; "": there is none
   cuda::Installation cuda;
   std::string no_cudnn;  // why it is not there; "": it is
   int nccl = 0;          // 22603; 0: it is not there, and why
   std::string no_nccl;
-  comm::MpiLibrary mpi;
-  std::string pmix;               // "OpenPMIx 4.2.2"; "": MPI brings its own
-  std::string mpirun;             // the first line of its --version; "": there is none
-  std::string own_mpirun;         // the one beside MPI's library; "": there is none
-  std::string srun;               // of --mpi=list; "": there is no srun, or no Slurm here
-  bool mpi_reaches_slurm = true;  // without PMIx
 };
-LibraryFacts read_library_facts(const std::filesystem::path& root = "/");
+GpuFacts read_gpu_facts(const std::filesystem::path& root = "/");
+
+struct MpiFacts {
+  comm::MpiLibrary mpi;
+  std::string pmix;                 // "OpenPMIx 4.2.2"; "": MPI brings its own
+  std::string mpirun;               // the first line of its --version; "": there is none
+  std::string own_mpirun;           // the one beside MPI's library; "": there is none
+  std::optional<std::string> srun;  // its plugin that connects ranks, or ""; none: no srun here
+};
+// Error where mpirun does not answer.
+MpiFacts read_mpi_facts(const std::filesystem::path& root = "/");
 
 // ---- for tests ----
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  ..." of /proc/driver/nvidia/version

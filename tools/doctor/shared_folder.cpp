@@ -1,14 +1,17 @@
 // Small files with names of the job's own. Contract: tools/doctor/shared_folder.h.
 #include "tools/doctor/shared_folder.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <random>
 #include <sstream>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "core/text/shell_word.h"
-#include "tools/doctor/host_facts.h"
+#include "tools/launch/proc_text.h"
 
 namespace fsdp::tools::doctor {
 namespace {
@@ -16,7 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostBytes = size_t{32} << 20;      // that are written
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kMiBOfAll = 256;                    // that hosts write together: 2.5 s at 1 Gbit/s
+constexpr size_t kLeastMiB = 1, kMostMiB = 32;       // of a host
 constexpr std::chrono::milliseconds kWriting(1000);  // or as long
 // A host of a network's file system may know new entries late.
 constexpr std::chrono::milliseconds kLate(500);
@@ -32,13 +37,18 @@ bool between_hosts(const std::string& type) {
 
 // Bytes that no file system stores as fewer.
 std::vector<char> noise() {
-  std::vector<char> bytes(size_t{1} << 20);
-  uint64_t state = 88172645463325252u;
-  for (char& byte : bytes) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    byte = static_cast<char>(state >> 56);
-  }
+  std::vector<char> bytes(kMiB);
+  std::ranges::generate(bytes, std::minstd_rand());
   return bytes;
+}
+
+// A path of mountinfo, in which a blank is "\040".
+std::string decoded(std::string path) {
+  for (size_t at = 0; (at = path.find('\\', at)) != path.npos; ++at) {
+    const char code = static_cast<char>(std::strtol(path.substr(at + 1, 3).c_str(), nullptr, 8));
+    path.replace(at, 4, 1, code);
+  }
+  return path;
 }
 
 }  // namespace
@@ -48,15 +58,17 @@ Mount mount_of(const std::string& mountinfo, const fs::path& folder) {
   std::istringstream lines(mountinfo);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
-    std::string skip, place, word;
-    words >> skip >> skip >> skip >> skip >> place;
+    Mount mount;
+    std::string word;
+    words >> word >> word >> word >> word >> mount.place;
     while (words >> word && word != "-") {
     }
-    Mount mount = {.place = place, .type = {}, .source = {}};
     words >> mount.type >> mount.source;
-    const std::string path = folder.string();
-    const bool above = place == "/" || path == place || path.starts_with(place + "/");
-    if (above && place.size() >= found.place.size()) found = mount;  // the last one covers
+    mount.place = decoded(mount.place);
+    mount.source = decoded(mount.source);
+    const std::string inside = mount.place == "/" ? "/" : mount.place + "/";
+    const bool above = (folder.string() + "/").starts_with(inside);
+    if (above && mount.place.size() >= found.place.size()) found = mount;  // the last one covers
   }
   return found;
 }
@@ -70,6 +82,12 @@ std::string mount_line(const Mount& mount) {
 SharedFolder::SharedFolder(fs::path folder, std::string job, size_t host,
                            std::vector<std::string> hosts)
     : folder_(std::move(folder)), job_(std::move(job)), host_(host), hosts_(std::move(hosts)) {}
+
+Mount SharedFolder::mount() {
+  const std::unique_lock step(step_, std::try_to_lock);
+  return step && !mount_.type.empty() ? mount_
+                                      : Mount{.place = {}, .type = "unknown", .source = {}};
+}
 
 void SharedFolder::remove() {
   const std::unique_lock step(step_, std::try_to_lock);
@@ -90,24 +108,29 @@ fs::path SharedFolder::lock_file() const {
 // Its name is known to the others only when all of it is on the disk.
 void SharedFolder::write() {
   const std::lock_guard step(step_);
+  folder_ = fs::weakly_canonical(fs::absolute(folder_));
+  mount_ = mount_of(proc::text_of("/proc/self/mountinfo"), folder_);
   const std::string head = hosts_[host_] + "\n";
   write_file_atomically(file_of(host_), "the first\n");
   const std::vector<char> part = noise();
+  const size_t most = kMiB * std::clamp(kMiBOfAll / hosts_.size(), kLeastMiB, kMostMiB);
   const auto began = Clock::now();
   size_t written = 0;
   AtomicFile file(file_of(host_));
   file.write(head);
-  for (; written < kMostBytes && Clock::now() - began < kWriting; written += part.size()) {
+  for (; written < most && Clock::now() - began < kWriting; written += part.size()) {
     file.write(part.data(), part.size());
   }
   file.commit();
   const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
-  mib_per_s_ = static_cast<double>(written >> 20) / seconds;
+  mib_per_s_ = static_cast<double>(written / kMiB) / seconds;
   replaces_ = sees(host_);
   if (host_ == 0) held_ = std::make_unique<FileLock>(lock_file(), hosts_[0]);
 }
 
-bool SharedFolder::sees(size_t host) const { return first_line(file_of(host)) == hosts_[host]; }
+bool SharedFolder::sees(size_t host) const {
+  return proc::first_line_of(file_of(host)) == hosts_[host];
+}
 
 void SharedFolder::look() {
   const std::lock_guard step(step_);
@@ -161,9 +184,9 @@ Check SharedFolder::lock(const Mount& on_first) const {
   if (lock_holds_) check.value = *lock_holds_ ? "respected" : hosts_[0] + "'s is not respected";
   if (!lock_problem_.empty()) check.value = "none: " + lock_problem_;
   if (lock_holds_.value_or(lock_problem_.empty())) return check;
-  check.state = State::kWarn;
-  check.fix = fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, local_lock",
-                          shell_word(on_first.place));
+  check.fault(State::kWarn,
+              fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, local_lock",
+                          shell_word(on_first.place)));
   return check;
 }
 

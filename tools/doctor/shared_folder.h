@@ -35,6 +35,7 @@ class SharedFolder {
 
   // This host's file, and on the first host a lock. Error when it cannot be written.
   void write();
+  Mount mount();  // that the file is on; "unknown" where the folder has not answered
   // The files of the others, and the lock of the first host. After all have written.
   void look();
   // What write() has made. After all have looked. Nothing where a step has not ended.
@@ -52,8 +53,9 @@ class SharedFolder {
   Check lock(const Mount& on_first) const;
   Check speed() const;
 
-  std::mutex step_;  // held by one that goes on
-  std::filesystem::path folder_;
+  std::mutex step_;               // held by one that goes on
+  std::filesystem::path folder_;  // from write() on without links
+  Mount mount_;
   std::string job_;
   size_t host_;
   std::vector<std::string> hosts_;

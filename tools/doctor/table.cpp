@@ -10,7 +10,7 @@
 namespace fsdp::tools::doctor {
 namespace {
 
-constexpr size_t kMostLines = 3;  // of one check and one fix
+constexpr size_t kMostGroups = 3;  // of one check and state
 
 const char* sign_of(State state) {
   return state == State::kOk ? "✓" : state == State::kWarn ? "!" : "✗";
@@ -26,66 +26,40 @@ struct Group {
   }
 };
 
-// Of many groups with one fix: the least and the most or, without numbers, the first.
-Group merged(const std::vector<Group>& groups) {
-  const auto [least, most] = std::ranges::minmax_element(
-      groups, {}, [](const Group& group) { return group.check.number.value_or(0); });
-  Group all = groups[0];
-  all.check.value = least->check.number
-                        ? fmt::format("{}: {} ... {}: {}", least->hosts[0], least->check.value,
-                                      most->hosts[0], most->check.value)
-                        : fmt::format("{}: {}, and {} other values", all.hosts[0], all.check.value,
-                                      groups.size() - 1);
-  for (size_t i = 1; i < groups.size(); ++i) {
-    all.hosts.insert(all.hosts.end(), groups[i].hosts.begin(), groups[i].hosts.end());
-  }
-  return all;
-}
-
-// The worst first. What one line mends is few lines of the table.
+// The worst first; of each state kMostGroups, and the others as one.
 std::vector<Group> shortened(std::vector<Group> groups) {
-  std::vector<Group> out;
-  while (!groups.empty()) {
-    const auto rest = std::stable_partition(
-        groups.begin(), groups.end(), [first = groups[0].check](const Group& group) {
-          return group.check.state == first.state && group.check.fix == first.fix;
-        });
-    std::vector<Group> alike(groups.begin(), rest);
-    groups.erase(groups.begin(), rest);
-    if (alike.size() > kMostLines) alike = {merged(alike)};
-    out.insert(out.end(), alike.begin(), alike.end());
-  }
-  std::ranges::stable_sort(out, std::greater(),
+  std::ranges::stable_sort(groups, std::greater(),
                            [](const Group& group) { return group.check.state; });
+  std::vector<Group> out;
+  size_t of_state = 0;
+  for (const Group& group : groups) {
+    of_state = out.empty() || out.back().check.state != group.check.state ? 1 : of_state + 1;
+    if (of_state <= kMostGroups + 1) {
+      out.push_back(group);
+      continue;
+    }
+    out.back().hosts.insert(out.back().hosts.end(), group.hosts.begin(), group.hosts.end());
+    out.back().check.value = fmt::format("{} more values", of_state - kMostGroups);
+  }
   return out;
 }
 
-std::vector<Group> groups_of(const std::vector<HostReport>& hosts, const std::string& name) {
-  std::vector<Group> groups;
+// Of each check, in the order in which the hosts have them.
+std::vector<std::vector<Group>> groups_of(const std::vector<HostReport>& hosts) {
+  std::vector<std::vector<Group>> rows;
   for (const HostReport& host : hosts) {
     for (const Check& check : host.checks) {
-      if (check.name != name) continue;
+      const auto row = std::ranges::find_if(
+          rows, [&](const std::vector<Group>& its) { return its[0].check.name == check.name; });
+      std::vector<Group>& groups = row == rows.end() ? rows.emplace_back() : *row;
       const auto same =
           std::ranges::find_if(groups, [&](const Group& group) { return group.says(check); });
-      if (same != groups.end()) {
-        same->hosts.push_back(host.host);
-      } else {
-        groups.push_back({.check = check, .hosts = {host.host}});
-      }
+      Group& group = same == groups.end() ? groups.emplace_back(Group{check, {}}) : *same;
+      group.hosts.push_back(host.host);
     }
   }
-  return shortened(groups);
-}
-
-// In the order in which the hosts have them.
-std::vector<std::string> names_of_checks(const std::vector<HostReport>& hosts) {
-  std::vector<std::string> names;
-  for (const HostReport& host : hosts) {
-    for (const Check& check : host.checks) {
-      if (std::ranges::find(names, check.name) == names.end()) names.push_back(check.name);
-    }
-  }
-  return names;
+  std::ranges::transform(rows, rows.begin(), shortened);
+  return rows;
 }
 
 std::string counts(const std::vector<HostReport>& hosts) {
@@ -101,9 +75,10 @@ std::string counts(const std::vector<HostReport>& hosts) {
 
 std::string table(const std::vector<HostReport>& hosts) {
   std::string lines, mending;
-  for (const std::string& name : names_of_checks(hosts)) {
+  for (const std::vector<Group>& groups : groups_of(hosts)) {
+    const std::string name = groups[0].check.name;
     std::string shown = name;  // once
-    for (const Group& group : groups_of(hosts, name)) {
+    for (const Group& group : groups) {
       const Check& check = group.check;
       const bool all = group.hosts.size() == hosts.size();
       const std::string where = all ? "" : few_of(group.hosts) + ": ";

@@ -9,6 +9,7 @@
 namespace fsdp::tools::doctor {
 namespace {
 
+constexpr JobShape kTwoHosts = {.ranks = 2};
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
 HostFacts healthy() {
@@ -19,8 +20,6 @@ HostFacts healthy() {
                .governor = "performance",
                .most_khz = 3e6,
                .allowed_khz = 3e6};
-  facts.clock_source = "tsc";
-  facts.clock_sources = {"tsc", "hpet"};
   facts.numa_nodes = 2;
   facts.memory = {.bytes = size_t{64} << 30, .source = "RAM"};
   facts.open_files = {.soft = 1024, .hard = 4096};
@@ -81,7 +80,7 @@ TEST_CASE("open files: enough for the ranks of all hosts, as far as the hard lim
   CHECK(value_of(facts, "open files") == "unlimited");
 }
 
-TEST_CASE("memlock: RDMA needs all of it, others Linux's own") {
+TEST_CASE("memlock: RDMA between hosts needs all of it, others Linux's own") {
   HostFacts facts = healthy();
   facts.locked_memory = {.soft = 65536, .hard = 65536};
   const Check little = only_fault(facts);
@@ -94,11 +93,13 @@ TEST_CASE("memlock: RDMA needs all of it, others Linux's own") {
   CHECK(only_fault(facts).fix == "ulimit -l unlimited");
   facts = healthy();
   facts.rdma_ports = {{.name = "mlx5_0 port 1", .up = true, .gbit = 200, .state = "ACTIVE"}};
-  CHECK(only_fault(facts).state == State::kFail);
-  CHECK(only_fault(facts).value == "8.00 MiB, mlx5_0 port 1 locks what it sends");
+  facts.rdma_ports.insert(facts.rdma_ports.begin(), {.name = "mlx5_1 port 1", .state = "DOWN"});
+  CHECK(only_fault(facts, kTwoHosts).state == State::kFail);
+  CHECK(only_fault(facts, kTwoHosts).value == "8.00 MiB, mlx5_0 port 1 locks what it sends");
+  CHECK(only_fault(facts).state == State::kWarn);  // one host sends nothing
   facts.locked_memory = {};
   CHECK(value_of(facts, "memlock") == "unlimited");
-  CHECK(value_of(facts, "RDMA") == "mlx5_0 port 1 200 Gbit/s");
+  CHECK(value_of(facts, "RDMA") == "mlx5_1 port 1 DOWN, mlx5_0 port 1 200 Gbit/s");
 }
 
 TEST_CASE("/dev/shm: what Open MPI maps, what NCCL may want") {
@@ -139,21 +140,6 @@ TEST_CASE("processors: governed, limited, shared") {
   CHECK(only_fault(facts).value == "30 more threads, 40 for 1 rank");
 }
 
-TEST_CASE("clocks and pages: what a line mends, and what none does") {
-  HostFacts facts = healthy();
-  facts.clock_source = "hpet";
-  CHECK(only_fault(facts).fix ==
-        "echo tsc >/sys/devices/system/clocksource/clocksource0/current_clocksource");
-  facts.clock_sources = {"hpet"};
-  CHECK(value_of(facts, "clock source") == "hpet");
-  CHECK(std::ranges::count(host_checks(facts, {}), State::kOk, &Check::state) == 11);
-  facts = healthy();
-  facts.moves_pages = true;
-  CHECK(only_fault(facts).fix == "sysctl -w kernel.numa_balancing=0");
-  facts.numa_nodes = 1;
-  CHECK(value_of(facts, "NUMA") == "1 node");
-}
-
 TEST_CASE("network: cards that are down, ports that nobody manages") {
   HostFacts facts = healthy();
   facts.cards = {{.name = "eth0"}, {.name = "eth1"}};
@@ -163,8 +149,17 @@ TEST_CASE("network: cards that are down, ports that nobody manages") {
   facts.locked_memory = {};
   facts.rdma_ports = {{.name = "mlx5_0 port 1", .state = "INIT"}};
   CHECK(only_fault(facts).value == "mlx5_0 port 1 INIT; no subnet manager answers");
+  CHECK(only_fault(facts).state == State::kWarn);  // on one host nobody needs it
+  CHECK(only_fault(facts, kTwoHosts).state == State::kFail);
+  facts.rdma_ports.push_back({.name = "mlx5_1 port 1", .up = true, .state = "ACTIVE"});
+  CHECK(only_fault(facts, kTwoHosts).state == State::kWarn);
+  facts.rdma_ports.pop_back();
   facts.rdma_ports[0].state = "DOWN";
   CHECK(only_fault(facts).value == "mlx5_0 port 1 DOWN; no port is active");
+  CHECK(only_fault(facts).state == State::kWarn);
+  CHECK(only_fault(facts, kTwoHosts).state == State::kFail);
+  facts.locked_memory = {.soft = 8 * kMiB, .hard = 8 * kMiB};
+  CHECK(only_fault(facts).name == "RDMA");  // a port that is down locks nothing
   facts.rdma_ports.push_back({.name = "mlx5_1 port 1", .up = true, .gbit = 100, .state = "ACTIVE"});
   CHECK(value_of(facts, "RDMA") == "mlx5_0 port 1 DOWN, mlx5_1 port 1 100 Gbit/s");
   const std::vector<Check> checks = host_checks(facts, {});

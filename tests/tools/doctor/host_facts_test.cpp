@@ -3,6 +3,7 @@
 #include "tools/doctor/host_facts.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -17,8 +18,6 @@ void write(const test::TempFolder& root, const std::string& path, const std::str
 TEST_CASE("host facts: a host that says nothing has no limits") {
   const test::TempFolder root;
   const HostFacts facts = read_host_facts(root.path());
-  CHECK(facts.open_files.soft == kNoLimit);
-  CHECK(facts.locked_memory.hard == kNoLimit);
   CHECK(facts.threads_left == kNoLimit);
   CHECK_FALSE(facts.shared_memory);
   CHECK(facts.cards.empty());
@@ -27,26 +26,30 @@ TEST_CASE("host facts: a host that says nothing has no limits") {
   CHECK(facts.cpu.cores >= 1);
   CHECK(facts.cpu.of_host >= facts.cpu.cores);
   CHECK(facts.numa_nodes == 0);
-  CHECK(numa_node(root.path(), "0000:3b:00.0") == -1);
-  CHECK(first_line(root / "nothing").empty());
 }
 
-TEST_CASE("host facts: limits of the process, and of its control groups") {
+TEST_CASE("host facts: limits of the process") {
+  struct rlimit before = {};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  struct rlimit lower = before;
+  lower.rlim_cur = 200;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &lower) == 0);
+  const HostFacts facts = read_host_facts(test::TempFolder().path());
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(facts.open_files.soft == 200);
+  const bool unlimited = before.rlim_max == RLIM_INFINITY;
+  CHECK(facts.open_files.hard == (unlimited ? kNoLimit : static_cast<double>(before.rlim_max)));
+  CHECK(facts.locked_memory.soft <= facts.locked_memory.hard);
+}
+
+TEST_CASE("host facts: limits of the control groups, and /dev/shm") {
   const test::TempFolder root;
-  write(root, "proc/self/limits",
-        "Limit                     Soft Limit           Hard Limit           Units     \n"
-        "Max open files            1024                 4096                 files     \n"
-        "Max locked memory         65536                unlimited            bytes     \n");
   write(root, "proc/self/cgroup", "0::/a\n");
   write(root, "sys/fs/cgroup/pids.max", "max\n");
   write(root, "sys/fs/cgroup/a/pids.max", "100\n");
   write(root, "sys/fs/cgroup/a/pids.current", "30\n");
   std::filesystem::create_directories(root / "dev/shm");
   const HostFacts facts = read_host_facts(root.path());
-  CHECK(facts.open_files.soft == 1024);
-  CHECK(facts.open_files.hard == 4096);
-  CHECK(facts.locked_memory.soft == 65536);
-  CHECK(facts.locked_memory.hard == kNoLimit);
   CHECK(facts.threads_left == 70);
   REQUIRE(facts.shared_memory);
   CHECK(facts.shared_memory->size >= facts.shared_memory->free);
@@ -71,22 +74,12 @@ TEST_CASE("host facts: the core that is governed worst") {
   CHECK(cpu.allowed_khz == 1'200'000);
 }
 
-TEST_CASE("host facts: clock sources, NUMA nodes") {
+TEST_CASE("host facts: NUMA nodes") {
   const test::TempFolder root;
-  const std::string clock = "sys/devices/system/clocksource/clocksource0/";
-  write(root, clock + "current_clocksource", "hpet\n");
-  write(root, clock + "available_clocksource", "tsc hpet acpi_pm \n");
   write(root, "sys/devices/system/node/node0/cpulist", "0-3\n");
   write(root, "sys/devices/system/node/node1/cpulist", "4-7\n");
   write(root, "sys/devices/system/node/online", "0-1\n");
-  write(root, "proc/sys/kernel/numa_balancing", "1\n");
-  write(root, "sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
-  const HostFacts facts = read_host_facts(root.path());
-  CHECK(facts.clock_source == "hpet");
-  CHECK(facts.clock_sources == std::vector<std::string>{"tsc", "hpet", "acpi_pm"});
-  CHECK(facts.numa_nodes == 2);
-  CHECK(facts.moves_pages);
-  CHECK(numa_node(root.path(), "0000:3b:00.0") == 1);
+  CHECK(read_host_facts(root.path()).numa_nodes == 2);
 }
 
 TEST_CASE("host facts: network cards; in a container, which has no hardware, all of them") {
@@ -103,6 +96,14 @@ TEST_CASE("host facts: network cards; in a container, which has no hardware, all
   CHECK(cards[0].gbit == 10);
   CHECK_FALSE(cards[1].up);
   CHECK(cards[1].gbit == 0);
+  const auto is_up = [&](const std::string& state) {
+    write(root, "sys/class/net/tun0/operstate", state + "\n");
+    return read_host_facts(root.path()).cards[1].up;
+  };
+  CHECK(is_up("unknown"));  // virtio and IPoIB of some kernels
+  CHECK(is_up("dormant"));
+  CHECK_FALSE(is_up("lowerlayerdown"));
+  CHECK_FALSE(is_up("notpresent"));
   write(root, "sys/class/net/ens1/operstate", "up\n");
   write(root, "sys/class/net/ens1/device/vendor", "0x15b3\n");
   write(root, "sys/class/net/ens1/speed", "4294967295\n");  // not known, as old drivers say it

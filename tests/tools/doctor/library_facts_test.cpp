@@ -22,11 +22,12 @@ TEST_CASE("libraries: GPUs or the reason, MPI or nothing of it") {
   const test::TempFolder root;
   std::filesystem::create_directories(root / "proc/driver/nvidia");
   root.write("proc/driver/nvidia/version", "NVRM version: Module  1.2.3  Thu\n");
-  const LibraryFacts facts = read_library_facts(root.path());
+  const GpuFacts facts = read_gpu_facts(root.path());
   CHECK(facts.gpus.empty() == !facts.no_gpus.empty());
   CHECK(facts.driver == "1.2.3");
-  CHECK(facts.mpi.version.empty() == !comm::MpiRuntime::available());
-  if (facts.mpi.version.empty()) CHECK(facts.mpirun.empty());
+  const MpiFacts mpi = read_mpi_facts(root.path());
+  CHECK(mpi.mpi.version.empty() == !comm::MpiRuntime::available());
+  if (mpi.mpi.version.empty()) CHECK(mpi.mpirun.empty());
 }
 
 }  // namespace

@@ -75,18 +75,41 @@ TEST_CASE("a folder of one host, and one that is not there") {
   missing.remove();
 }
 
+TEST_CASE("a folder behind a link: the file system is the one that the link leads to") {
+  const test::TempFolder folder;
+  std::filesystem::create_directory_symlink("/proc/self", folder / "link");
+  SharedFolder linked(folder / "link", "job", 0, {"a"});
+  CHECK_FALSE(test::error_of([&] { linked.write(); }).empty());
+  CHECK(linked.mount().type == "proc");
+}
+
+TEST_CASE("a folder of 100 hosts: all of them write 200 MiB together") {
+  const test::TempFolder folder;
+  const auto size_with = [&](size_t hosts) {
+    SharedFolder host(folder.path(), "job", 0, std::vector<std::string>(hosts, "a"));
+    host.write();
+    const auto size = std::filesystem::file_size(folder / ".fsdp-doctor.job.0");
+    host.remove();
+    return size;
+  };
+  CHECK(size_with(100) == (2 << 20) + 2);  // "a\n"
+  CHECK(size_with(1000) == (1 << 20) + 2);
+}
+
 TEST_CASE("mounts: the file system that a folder is on") {
   const std::string table =
       "27 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
       "28 27 0:44 / /home rw master:2 shared:3 - nfs4 srv:/export/home rw,vers=4.2\n"
       "29 28 0:45 / /home/me/fast rw - tmpfs tmpfs rw\n"
-      "30 27 0:46 / /home rw - nfs4 srv:/other rw\n";
+      "30 27 0:46 / /home rw - nfs4 srv:/other rw\n"
+      "31 27 0:47 / /my\\040data rw - nfs4 srv:/my\\040data rw\n";
   CHECK(mount_of(table, "/var/lib").type == "ext4");
   CHECK(mount_of(table, "/homestead").type == "ext4");
   CHECK(mount_of(table, "/home").source == "srv:/other");  // over the one before
   CHECK(mount_of(table, "/home/me/fast/run").type == "tmpfs");
   CHECK(mount_line(mount_of(table, "/home/you")) == "mount -t nfs4 'srv:/other' /home");
   CHECK(mount_line(mount_of(table, "/var")).empty());
+  CHECK(mount_line(mount_of(table, "/my data/run")) == "mount -t nfs4 'srv:/my data' '/my data'");
   CHECK(mount_of("", "/var").type.empty());
 }
 
