@@ -18,23 +18,33 @@ using Number = HostActivity::Number;
 
 void add(Number& sum, double value) { sum = sum.value_or(0) + value; }
 
-// Cards of a bond or a bridge are left out: what they carry counts there.
+Number first_of(const std::vector<uint64_t>& numbers, double unit) {
+  return numbers.empty() ? Number() : unit * static_cast<double>(numbers[0]);
+}
+
+// Of cards that have a device: what a VLAN, a bond or a bridge carries counts at a card, too. Where
+// none has one, as in a container, of all but the loopback.
 void read_network(const fs::path& root, HostActivity& out) {
+  HostActivity real;
   std::istringstream lines(proc::text_of(root / "proc/net/dev"));
   for (std::string line; std::getline(lines, line);) {
     const size_t colon = line.find(':');
     if (colon == line.npos) continue;  // the head
-    const size_t begin = line.find_first_not_of(' ');
-    const std::string card = line.substr(begin, colon - begin);
-    std::error_code none;
-    if (card == "lo" || fs::exists(root / "sys/class/net" / card / "master", none)) continue;
-    const std::vector<uint64_t> numbers =
-        proc::numbers_in(std::string_view(line).substr(colon + 1));
+    std::string card;
+    std::istringstream(line.substr(0, colon)) >> card;
+    if (card == "lo") continue;
+    const auto numbers = proc::numbers_in(std::string_view(line).substr(colon + 1));
     constexpr size_t kSent = 8;  // behind eight numbers of what was received
     if (numbers.size() <= kSent) continue;
-    add(out.received, static_cast<double>(numbers[0]));
-    add(out.sent, static_cast<double>(numbers[kSent]));
+    std::error_code none;
+    const bool is_real = fs::exists(root / "sys/class/net" / card / "device", none);
+    HostActivity& sums = is_real ? real : out;
+    add(sums.received, static_cast<double>(numbers[0]));
+    add(sums.sent, static_cast<double>(numbers[kSent]));
   }
+  if (!real.received) return;
+  out.received = real.received;
+  out.sent = real.sent;
 }
 
 void read_infiniband(const fs::path& root, HostActivity& out) {
@@ -43,8 +53,8 @@ void read_infiniband(const fs::path& root, HostActivity& out) {
   for (const auto& card : fs::directory_iterator(root / "sys/class/infiniband", none)) {
     for (const auto& port : fs::directory_iterator(card.path() / "ports", none)) {
       const auto count = [&](const char* name, Number& sum) {
-        const auto words = proc::numbers_in(proc::text_of(port.path() / "counters" / name));
-        if (!words.empty()) add(sum, kBytes * static_cast<double>(words[0]));
+        const std::string words = proc::text_of(port.path() / "counters" / name);
+        if (const Number bytes = first_of(proc::numbers_in(words), kBytes)) add(sum, *bytes);
       };
       count("port_rcv_data", out.infiniband_received);
       count("port_xmit_data", out.infiniband_sent);
@@ -61,9 +71,7 @@ Number retransmitted(const std::string& snmp) {
     std::getline(lines, values);
     std::istringstream name_words(names), value_words(values);
     for (std::string name, value; name_words >> name && value_words >> value;) {
-      if (name != "RetransSegs") continue;
-      const auto numbers = proc::numbers_in(value);
-      if (!numbers.empty()) return static_cast<double>(numbers[0]);
+      if (name == "RetransSegs") return first_of(proc::numbers_in(value), 1);
     }
     break;
   }
@@ -91,20 +99,15 @@ void read_disk(const fs::path& root, DiskNumber disk, HostActivity& out) {
 
 // "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS"
 Number stalled(const std::string& pressure) {
-  if (!pressure.starts_with("some ")) return {};
   const size_t total = pressure.find("total=");
-  if (total == pressure.npos) return {};
-  const auto numbers = proc::numbers_in(std::string_view(pressure).substr(total + 6));
-  if (numbers.empty()) return {};
-  return static_cast<double>(numbers[0]) * 1e-6;
+  if (!pressure.starts_with("some ") || total == pressure.npos) return {};
+  return first_of(proc::numbers_in(std::string_view(pressure).substr(total + 6)), 1e-6);
 }
 
 void read_memory(const fs::path& root, HostActivity& out) {
   const std::string text = proc::text_of(root / "proc/meminfo");
-  const auto bytes = [&](std::string_view name) -> Number {
-    const auto numbers = proc::numbers_of_line(text, name);
-    if (numbers.empty()) return {};
-    return static_cast<double>(numbers[0]) * 1024;
+  const auto bytes = [&](std::string_view name) {
+    return first_of(proc::numbers_of_line(text, name), 1024);
   };
   out.memory_available = bytes("MemAvailable:");
   const Number total = bytes("SwapTotal:"), free = bytes("SwapFree:");

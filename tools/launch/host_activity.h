@@ -12,7 +12,7 @@ namespace fsdp::tools {
 struct HostActivity {
   using Number = std::optional<double>;
   // Since the host was started.
-  Number received, sent;                           // bytes of all network cards but the loopback
+  Number received, sent;                           // bytes of the network cards
   Number infiniband_received, infiniband_sent;     // bytes of all ports
   Number retransmitted;                            // segments of TCP that were sent again
   Number read, written;                            // bytes of one disk

@@ -22,8 +22,10 @@ TEST_CASE("host activity: every number, from a root with two cards and two ports
         "    lo: 55471012  467131    0    0    0     0          0         0 55471012  467131 0 0\n"
         "  eth0: 1000 41403    0    0    0     0          0         0  200   29960    0 0\n"
         "eth1:  24 41403    0    0    0     0          0         0  56   29960    0 0\n"
-        " slave0: 77 1 0 0 0 0 0 0 77 1 0 0\n");
-  write(root, "sys/class/net/slave0/master/ifindex", "3\n");
+        " eth0.7: 77 1 0 0 0 0 0 0 77 1 0 0\n"
+        "docker0: 77 1 0 0 0 0 0 0 77 1 0 0\n");
+  write(root, "sys/class/net/eth0/device/vendor", "0x1af4\n");
+  write(root, "sys/class/net/eth1/device/vendor", "0x1af4\n");
   write(root, "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data", "10\n");
   write(root, "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "20\n");
   write(root, "sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data", "5\n");
@@ -43,7 +45,7 @@ TEST_CASE("host activity: every number, from a root with two cards and two ports
         "MemTotal:       16000000 kB\nMemAvailable:    6000000 kB\nSwapTotal:  3000 kB\n"
         "SwapFree:  1000 kB\n");
   const HostActivity got = read_host_activity({254, 0}, root.path());
-  CHECK(got.received == 1024);  // neither the loopback nor the card of a bond
+  CHECK(got.received == 1024);  // no loopback, VLAN or bridge
   CHECK(got.sent == 256);
   CHECK(got.infiniband_received == 4 * 15);
   CHECK(got.infiniband_sent == 4 * 27);
@@ -57,6 +59,9 @@ TEST_CASE("host activity: every number, from a root with two cards and two ports
   CHECK(got.memory_available == 6000000.0 * 1024);
   CHECK(got.swap_used == 2000.0 * 1024);
   CHECK(!read_host_activity({8, 1}, root.path()).read);  // a disk of another host
+  // In a container no card has a device.
+  std::filesystem::remove_all(root / "sys/class/net");
+  CHECK(read_host_activity({254, 0}, root.path()).received == 1024 + 2 * 77);
 }
 
 TEST_CASE("host activity: files that are missing, or say nothing") {
