@@ -18,18 +18,18 @@ constexpr size_t kMostNamed = 8;
 class PairBench {
  public:
   PairBench(comm::Communicator& world, Backend& backend, const CommCase& what,
-            const CommTiming& timing, double least)
-      : world_(world), backend_(backend), what_(what), timing_(timing), least_(least) {}
+            const CommTiming& timing)
+      : world_(world), backend_(backend), what_(what), timing_(timing) {}
 
-  PairTable run(std::vector<PairSide> sides) {
+  PairTable run(std::vector<PairSide> sides, double least) {
     PairTable table = {.sides = std::move(sides), .pairs = {}};
     for (const std::vector<Meeting>& round : tournament(table.sides.size())) {
       for (PairResult& result : play(table.sides, round)) table.pairs.push_back(std::move(result));
     }
-    judge(table, least_);
+    judge(table, least);
     for (int tries = 2; tries <= kGateTries; ++tries) {
       run_slow_alone(table);
-      judge(table, least_);
+      judge(table, least);
     }
     return table;
   }
@@ -48,39 +48,38 @@ class PairBench {
   // All meetings at the same time; ranks that are in none wait.
   std::vector<PairResult> play(const std::vector<PairSide>& sides,
                                const std::vector<Meeting>& round) {
-    std::vector<int> colors;  // by rank; those that wait are alone
     const auto meetings = static_cast<int>(round.size());
+    std::vector<int> colors;  // by rank; those that wait are alone
     for (int rank = 0; rank < world_.size(); ++rank) colors.push_back(meetings + rank);
+    for (int color = 0; color < meetings; ++color) {
+      const auto& [first, second] = round[static_cast<size_t>(color)];
+      for (const size_t side : {first, second}) {
+        for (const int rank : sides[side].ranks) colors[static_cast<size_t>(rank)] = color;
+      }
+    }
+    const auto place_of = [&](int rank) {
+      return comm::SplitPlace{.color = colors[static_cast<size_t>(rank)], .key = rank};
+    };
+    const auto group = world_.split(place_of, "pair");
+    struct Played {
+      int64_t wrong = 0;
+      double busbw = 0;
+    } mine;
+    if (place_of(world_.rank()).color < meetings) {
+      const CommResult result = bench_collective(*group, backend_, what_, timing_);
+      mine = {result.wrong, result.busbw()};
+    }
+    const std::vector<Played> played = comm::exchange_values(world_, mine);
     std::vector<PairResult> results;
     for (const auto& [first, second] : round) {
-      for (const size_t side : {first, second}) {
-        for (const int rank : sides[side].ranks) {
-          colors[static_cast<size_t>(rank)] = static_cast<int>(results.size());
-        }
-      }
-      results.push_back(
-          {.first = first, .second = second, .same_host = sides[first].host == sides[second].host});
-    }
-    struct Played {
-      int64_t color = 0, wrong = 0;
-      double busbw = 0;
-    };
-    Played mine = {.color = colors[static_cast<size_t>(world_.rank())]};
-    const auto group = world_.split(
-        [&](int rank) {
-          return comm::SplitPlace{.color = colors[static_cast<size_t>(rank)], .key = rank};
-        },
-        "pair");
-    if (mine.color < meetings) {
-      const CommResult result = bench_collective(*group, backend_, what_, timing_);
-      mine.wrong = result.wrong;
-      mine.busbw = result.busbw();
-    }
-    for (const Played& each : comm::exchange_values(world_, mine)) {
-      if (each.color >= meetings) continue;
-      PairResult& result = results[static_cast<size_t>(each.color)];
-      result.busbw = each.busbw;  // all ranks of the pair say the same
-      result.wrong = each.wrong;
+      // All ranks of a pair say the same.
+      const Played& pair = played[static_cast<size_t>(sides[first].ranks[0])];
+      results.push_back({.first = first,
+                         .second = second,
+                         .same_host = sides[first].host == sides[second].host,
+                         .busbw = pair.busbw,
+                         .wrong = pair.wrong,
+                         .slow = {}});
     }
     return results;
   }
@@ -89,7 +88,6 @@ class PairBench {
   Backend& backend_;
   CommCase what_;
   CommTiming timing_;
-  double least_;
 };
 
 std::vector<PairSide> sides_of_hosts(const std::vector<std::string>& hosts) {
@@ -112,23 +110,10 @@ std::vector<const PairResult*> slow_pairs(const PairTable& table) {
   return slow;
 }
 
-// The ranks of the hosts that are in a slow pair; of all hosts where there is none.
-std::vector<PairSide> suspected_ranks(const std::vector<PairTable>& tables,
-                                      const std::vector<std::string>& hosts) {
-  std::vector<bool> suspected(hosts.size(), true);
-  if (!tables.empty() && !slow_pairs(tables[0]).empty()) {
-    suspected.assign(hosts.size(), false);
-    for (const PairResult* pair : slow_pairs(tables[0])) {
-      for (const size_t side : {pair->first, pair->second}) {
-        for (const int rank : tables[0].sides[side].ranks) {
-          suspected[static_cast<size_t>(rank)] = true;
-        }
-      }
-    }
-  }
+std::vector<PairSide> each_rank(const std::vector<PairSide>& hosts) {
   std::vector<PairSide> sides;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (suspected[rank]) sides.push_back({{static_cast<int>(rank)}, hosts[rank]});
+  for (const PairSide& host : hosts) {
+    for (const int rank : host.ranks) sides.push_back({{rank}, host.host});
   }
   return sides;
 }
@@ -197,13 +182,20 @@ void judge(PairTable& table, double least) {
 
 std::vector<PairTable> bench_pairs(comm::Communicator& world, Backend& backend,
                                    const CommCase& what, const CommTiming& timing,
-                                   const std::vector<std::string>& hosts, double least) {
-  PairBench bench(world, backend, what, timing, least);
-  std::vector<PairTable> tables;
-  std::vector<PairSide> sides = sides_of_hosts(hosts);
-  const bool several_each = sides.size() < hosts.size();
-  if (sides.size() > 1 && several_each) tables.push_back(bench.run(std::move(sides)));
-  tables.push_back(bench.run(suspected_ranks(tables, hosts)));
+                                   const std::vector<std::string>& hosts, double least,
+                                   bool always_ranks) {
+  PairBench bench(world, backend, what, timing);
+  const std::vector<PairSide> sides = sides_of_hosts(hosts);
+  if (sides.size() == 1 || sides.size() == hosts.size()) {
+    return {bench.run(each_rank(sides), least)};
+  }
+  std::vector<PairTable> tables = {bench.run(sides, least)};
+  const std::vector<const PairResult*> slow = slow_pairs(tables[0]);
+  if (!slow.empty()) {
+    tables.push_back(bench.run(each_rank({sides[slow[0]->first], sides[slow[0]->second]}), 0));
+  } else if (always_ranks) {
+    tables.push_back(bench.run(each_rank(sides), 0));
+  }
   return tables;
 }
 
@@ -213,27 +205,26 @@ std::string describe(const PairTable& table, const PairResult& pair) {
 }
 
 std::string slow_pairs_text(const std::vector<PairTable>& tables) {
-  for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
-    const std::vector<const PairResult*> slow = slow_pairs(*table);
+  std::vector<std::string> texts;
+  for (const PairTable& table : tables) {
+    const std::vector<const PairResult*> slow = slow_pairs(table);
     if (slow.empty()) continue;
     std::vector<std::string> named;
     for (const PairResult* pair : slow) {
       if (named.size() == kMostNamed) break;
-      named.push_back(fmt::format("{}: {:.4g} GB/s", describe(*table, *pair), pair->busbw * 1e-9));
+      named.push_back(fmt::format("{}: {:.4g} GB/s", describe(table, *pair), pair->busbw * 1e-9));
     }
-    std::string text = fmt::format("slow pairs, {} of {}: {}", slow.size(), table->pairs.size(),
-                                   fmt::join(named, "; "));
+    std::string& text = texts.emplace_back(fmt::format("slow pairs, {} of {}: {}", slow.size(),
+                                                       table.pairs.size(), fmt::join(named, "; ")));
     if (const size_t more = slow.size() - named.size(); more > 0) {
       text += fmt::format("; and {} more", more);
     }
-    const auto common = common_side(slow);
-    if (common) {
-      text += fmt::format("; {} {} is in all of them", of_hosts(*table) ? "host" : "rank",
-                          name_of_side(*table, *common));
+    if (const auto common = common_side(slow)) {
+      text += fmt::format("; {} {} is in all of them", of_hosts(table) ? "host" : "rank",
+                          name_of_side(table, *common));
     }
-    return text;
   }
-  return "";
+  return fmt::to_string(fmt::join(texts, "; "));
 }
 
 GateVerdict check_pairs(const std::vector<PairTable>& tables) {

@@ -37,16 +37,18 @@ constexpr double kFarBelowMedian = 0.5;
 // So many pairs that look slow run again, the slowest ones.
 constexpr size_t kPairsAgain = 16;
 
-// First pairs of hosts, with all their ranks, where a host has several ranks; then pairs of the
-// ranks of hosts that were in a slow pair, or of all ranks where none was. `hosts`: by rank.
-// Collective; the same on every rank.
+// Pairs of hosts, with all their ranks, where a host has several; then pairs of the ranks of the
+// two hosts that are slowest to each other. Where no hosts are slow, pairs of all ranks follow only
+// for `always_ranks`: n ranks are n - 1 rounds, each with communicators of its own. `least` is for
+// pairs that reach what all ranks do: two ranks do not reach that where each host has several ranks
+// and network cards. `hosts`: by rank. Collective; the same on every rank.
 std::vector<PairTable> bench_pairs(comm::Communicator& world, Backend& backend,
                                    const CommCase& what, const CommTiming& timing,
-                                   const std::vector<std::string>& hosts, double least);
+                                   const std::vector<std::string>& hosts, double least,
+                                   bool always_ranks);
 
 std::string describe(const PairTable& table, const PairResult& pair);  // "ranks 0 (a) and 2 (b)"
-// The slow pairs with GB/s, of ranks where one of ranks is slow, and what all of them share. "":
-// none is slow.
+// The slow pairs of each table with GB/s, and what all of them share. "": none is slow.
 std::string slow_pairs_text(const std::vector<PairTable>& tables);
 // Of pairs alone: kNothingValid for wrong data, kTooSlow for a slow pair.
 GateVerdict check_pairs(const std::vector<PairTable>& tables);

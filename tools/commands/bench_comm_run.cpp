@@ -174,7 +174,7 @@ class CommRun {
       }
     }
     const std::string slow = slow_pairs_text(tables);
-    verdict.reason += slow.empty() ? "; no pair of ranks is slow by itself" : "; " + slow;
+    verdict.reason += slow.empty() ? "; no pair is slow by itself" : "; " + slow;
     return verdict;
   }
 
@@ -183,7 +183,7 @@ class CommRun {
       fmt::print("each pair by itself, {}, by {}:\n", describe(what), transport_);
       std::fflush(stdout);
     }
-    return bench_pairs(world_, *backend_, what, options_.timing, hosts_, least);
+    return bench_pairs(world_, *backend_, what, options_.timing, hosts_, least, options_.pairs);
   }
 
   void update_rates(Rates& rates, const std::vector<CommResult>& results) {

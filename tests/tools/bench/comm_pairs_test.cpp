@@ -90,7 +90,7 @@ TEST_CASE("comm pairs: wrong data is nothing valid; of many slow pairs eight are
   CHECK(wrong.reason == describe(table, table.pairs[3]) + ": 12 elements are wrong");
 }
 
-TEST_CASE("comm pairs: hosts with their ranks, then the ranks of hosts that are slow") {
+TEST_CASE("comm pairs: the slow hosts are named, and the slow ranks with them") {
   PairTable hosts = {.sides = {{{0, 1}, "a"}, {{2, 3}, "b"}, {{4}, "c"}}, .pairs = {}};
   hosts.pairs = {{.first = 0, .second = 1, .busbw = 9e9, .slow = {}},
                  {.first = 0, .second = 2, .busbw = 1e9, .slow = {}},
@@ -101,33 +101,60 @@ TEST_CASE("comm pairs: hosts with their ranks, then the ranks of hosts that are 
   PairTable ranks = table_of({"a", "a", "c"}, {{}, {5}, {1, 5}});
   CHECK(slow_pairs_text({hosts, ranks}) == slow_pairs_text({hosts}));
   judge(ranks, 2e9);
-  CHECK(slow_pairs_text({hosts, ranks}) == "slow pairs, 1 of 3: ranks 0 (a) and 2 (c): 1 GB/s");
+  CHECK(slow_pairs_text({hosts, ranks}) ==
+        slow_pairs_text({hosts}) + "; slow pairs, 1 of 3: ranks 0 (a) and 2 (c): 1 GB/s");
 }
 
 TEST_CASE("comm pairs: every pair of real ranks, with right data, the same on every rank") {
   const CommCase what = {.bytes = 3000};
-  const std::vector<std::string> hosts = {"a", "a", "b", "b", "c"};
   comm::run_local_ranks(5, [&](comm::Communicator& world) {
     cpu::CpuBackend backend;
     const CommTiming once = {.rounds = 1, .calls = 1};
-    // Nobody reaches the bar.
-    const auto tables = bench_pairs(world, backend, what, once, hosts, 1e18);
-    REQUIRE(tables.size() == 2);
-    CHECK(tables[0].pairs.size() == 3);
-    CHECK(tables[1].pairs.size() == 10);
-    for (const PairTable& table : tables) {
-      for (const PairResult& pair : table.pairs) {
-        CHECK(pair.busbw > 0);
-        CHECK(pair.wrong == 0);
-        CHECK(pair.slow == "below 1e+09 GB/s");
+    const auto sizes = [&](const std::vector<std::string>& at, double least, bool always_ranks) {
+      const auto tables = bench_pairs(world, backend, what, once, at, least, always_ranks);
+      std::vector<size_t> pairs;
+      for (const PairTable& table : tables) {
+        pairs.push_back(table.pairs.size());
+        for (const PairResult& pair : table.pairs) {
+          CHECK(pair.busbw > 0);
+          CHECK(pair.wrong == 0);
+          // What all ranks reach is no bar for two ranks of hosts with more.
+          CHECK((pair.slow == "below 1e+09 GB/s") == (least > 0 && &table == &tables[0]));
+        }
       }
+      const std::string mine = slow_pairs_text(tables);
+      for (const std::string& other : world.exchange(mine)) CHECK(other == mine);
+      return pairs;
+    };
+    using Sizes = std::vector<size_t>;
+    constexpr double kNobody = 1e18;                                // reaches this bar
+    CHECK(sizes({"a", "a", "b", "b", "a"}, 0, false) == Sizes{1});  // the hosts are well
+    CHECK(sizes({"a", "a", "b", "b", "a"}, 0, true) == Sizes{1, 10});
+    CHECK(sizes({"a", "a", "b", "b", "a"}, kNobody, false) == Sizes{1, 10});
+    // One host, or one rank on each: only pairs of ranks.
+    CHECK(sizes({"a", "a", "a", "a", "a"}, 0, false) == Sizes{10});
+    CHECK(sizes({"a", "b", "c", "d", "e"}, kNobody, false) == Sizes{10});
+  });
+}
+
+TEST_CASE("comm pairs: of several slow hosts only the ranks of the slowest two meet") {
+  comm::run_local_ranks(5, [&](comm::Communicator& world) {
+    cpu::CpuBackend backend;
+    const auto tables = bench_pairs(world, backend, {.bytes = 3000}, {.rounds = 1, .calls = 1},
+                                    {"a", "b", "b", "c", "d"}, 1e18, false);
+    REQUIRE(tables.size() == 2);
+    CHECK(tables[0].pairs.size() == 6);
+    const PairResult& slowest = tables[0].pairs[0];
+    size_t ranks = 0;
+    for (const size_t side : {slowest.first, slowest.second}) {
+      ranks += tables[0].sides[side].ranks.size();
     }
-    const std::string mine = slow_pairs_text(tables);
-    for (const std::string& other : world.exchange(mine)) CHECK(other == mine);
-    // One rank on each host: its pairs are those of the hosts.
-    const auto alone = bench_pairs(world, backend, what, once, {"a", "b", "c", "d", "e"}, 0);
-    CHECK(alone.size() == 1);
-    CHECK(alone[0].pairs.size() == 10);
+    CHECK(tables[1].sides.size() == ranks);
+    for (const PairSide& side : tables[1].sides) {
+      const bool is_of_them = side.host == tables[0].sides[slowest.first].host ||
+                              side.host == tables[0].sides[slowest.second].host;
+      CHECK(is_of_them);
+    }
   });
 }
 
