@@ -75,11 +75,12 @@ gate+=(--rounds 1 --calls 1 --gate gate.json)
 expect 1 'gate.json: cannot open: No such file' "${gate[@]}" --local-ranks 3
 expect 0 '^gate.json: 2 cases of 2 recorded' "${gate[@]}" --local-ranks 3 --update
 cp gate.json three.json
-expect 44 'gate.json: nothing is recorded for 2 ranks on 1 host by threads, memory of cpu; recorded: 3 ranks on 1 host' \
+expect 44 'gate.json: nothing is recorded for 2 ranks on 1 host by threads, memory of cpu \(.*\); recorded: 3 ranks on 1 host' \
   "${gate[@]}" --local-ranks 2
 expect 0 '^gate.json: 2 cases of 4 recorded' "${gate[@]}" --local-ranks 2 --update
 [ "$(grep -cxFf three.json gate.json)" -ge 3 ] || fail "gate: other cases are gone: $(cat gate.json)"
-expect 0 '"gate":"passed","collective":"all_gather"' "${gate[@]}" --local-ranks 3 --gate-share 0.01 --json
+sed -Ei 's/(gb_per_s":)[^,]*/\11e-9/; s/(us":)[^}]*/\11e9/' gate.json # any machine is better
+expect 0 '"gate":"passed","collective":"all_gather"' "${gate[@]}" --local-ranks 3 --gate-share 0.5 --json
 expect 44 'gate.json: no record of all_gather f32 plain of 4092 bytes for 3 ranks' "${gate[@]}" --local-ranks 3 --buffers plain
 expect 44 'one rank communicates with nobody' "${gate[@]}" --update
 # A cluster that was a thousand times as fast, and less: every pair is slow.

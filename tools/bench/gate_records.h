@@ -17,22 +17,24 @@ namespace fsdp::tools {
 // Between which ranks collectives run.
 struct GatePlace {
   std::string transport, memory;  // memory: of which backend
-  int ranks = 0, hosts = 0;
+  std::string device;             // the processor or the GPU; several kinds: all of them
+  int64_t ranks = 0, hosts = 0, most_on_a_host = 0;
+  auto operator<=>(const GatePlace&) const = default;
 };
 
 // What two measurements have to share to be comparable. Texts as bench comm prints them.
 struct GateCase {
-  std::string transport, memory;
-  int64_t ranks = 0, hosts = 0;
+  GatePlace place;
   std::string collective, op, dtype, buffer;
   int64_t bytes = 0;
   auto operator<=>(const GateCase&) const = default;
 };
 GateCase gate_case(const CommCase& what, const GatePlace& place);
 
+// Of a call on the slowest rank. What is recorded is of the median round.
 struct GateRecord {
   double busbw_gb_per_s = 0;
-  double us = 0;  // of the median call on the slowest rank
+  double us = 0;
 };
 using GateRecords = std::map<GateCase, GateRecord>;
 
@@ -53,9 +55,12 @@ constexpr int64_t kBandwidthBytes = 1'000'000;
 constexpr double kInterruptionUs = 5;
 
 struct HeldCase {
-  CommResult result;  // of the best try
+  CommCase what;
   GateRecord record;
-  int tries = 1;
+  // Of the least round of all tries: other work only makes calls longer, a slow link all of them.
+  GateRecord best;
+  int64_t wrong = 0;
+  int tries = 0;
   std::string shortfall;  // what was expected and what was measured; "": it is enough
 };
 // Results of a place in whose records check_recorded() finds each case. `again` measures a case
@@ -66,7 +71,7 @@ std::vector<HeldCase> hold_to_records(const std::vector<CommResult>& results,
                                       const std::function<CommResult(const CommCase&)>& again);
 // The one that falls short most, of bandwidth where one of bandwidth does; null: all are enough.
 const HeldCase* worst_of(const std::vector<HeldCase>& held);
-// kTooSlow with the worst case when one falls short.
+// kNothingValid for wrong data of a try; kTooSlow with the worst case when one falls short.
 GateVerdict check_held(const std::vector<HeldCase>& held, const std::string& source);
 
 }  // namespace fsdp::tools

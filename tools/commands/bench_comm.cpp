@@ -69,7 +69,7 @@ Option add_record_options(const Command& command, CommOptions& options) {
       command
           .add_option("--gate", options.gate_file,
                       "hold each collective to its record in this file of --update: status 46 and "
-                      "the slow pairs of ranks when one falls short, 44 without its record")
+                      "the slow pairs when one falls short, 44 without its record")
           .path();
   const Option update =
       command

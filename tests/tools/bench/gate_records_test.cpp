@@ -11,14 +11,20 @@ namespace {
 
 using comm::Collective;
 
-const GatePlace kPlace = {.transport = "mpi", .memory = "cpu", .ranks = 4, .hosts = 2};
+const GatePlace kPlace = {.transport = "mpi",
+                          .memory = "cpu",
+                          .device = "EPYC",
+                          .ranks = 4,
+                          .hosts = 2,
+                          .most_on_a_host = 2};
 
-CommResult result_of(int64_t bytes, double us, int64_t wrong = 0) {
-  const double seconds = us * 1e-6;
+// The median of its rounds, and the least.
+CommResult result_of(int64_t bytes, double us, int64_t wrong = 0, double least_us = 0) {
+  const double seconds = us * 1e-6, least = least_us == 0 ? seconds : least_us * 1e-6;
   return {{.collective = Collective::kAllGather, .bytes = bytes},
-          {seconds, seconds, seconds, seconds},
+          {least, seconds, seconds, seconds},
           wrong,
-          kPlace.ranks};
+          static_cast<int>(kPlace.ranks)};
 }
 
 GateRecords records_of(const std::vector<CommResult>& results) {
@@ -42,11 +48,11 @@ TEST_CASE("gate records: the file is read as it was written, a case a line") {
   const std::string text = gate_text(records);
   CHECK(text ==
         "{\"cases\": [\n"
-        "  {\"transport\":\"mpi\",\"memory\":\"cpu\",\"ranks\":4,\"hosts\":2,"
-        "\"collective\":\"all_gather\",\"op\":\"\",\"dtype\":\"f32\","
+        "  {\"transport\":\"mpi\",\"memory\":\"cpu\",\"device\":\"EPYC\",\"ranks\":4,\"hosts\":2,"
+        "\"most_on_a_host\":2,\"collective\":\"all_gather\",\"op\":\"\",\"dtype\":\"f32\","
         "\"buffer\":\"communicator\",\"bytes\":4096,\"busbw_gb_per_s\":0.06144,\"us\":50.0},\n"
-        "  {\"transport\":\"mpi\",\"memory\":\"cpu\",\"ranks\":4,\"hosts\":2,"
-        "\"collective\":\"all_gather\",\"op\":\"\",\"dtype\":\"f32\","
+        "  {\"transport\":\"mpi\",\"memory\":\"cpu\",\"device\":\"EPYC\",\"ranks\":4,\"hosts\":2,"
+        "\"most_on_a_host\":2,\"collective\":\"all_gather\",\"op\":\"\",\"dtype\":\"f32\","
         "\"buffer\":\"communicator\",\"bytes\":4000000,\"busbw_gb_per_s\":3.0,\"us\":1000.0}\n"
         "]}\n");
   const GateRecords again = parse_gate_records(text, "gate.json");
@@ -75,7 +81,7 @@ TEST_CASE("gate records: a file that is something else is refused with its place
   CHECK(test::contains(refusal("{\"cases\": []  , \"a\": 1}"), "expected the file of a gate"));
   CHECK(test::contains(refusal("{\"cases\": [1]}"), "cases[0]: expected an object, got 1"));
   CHECK(test::contains(refusal(changed("\"us\"", "\"ms\"")), "expected a key \"us\", got none"));
-  CHECK(test::contains(refusal(changed("\"us\"", "\"a\":1,\"us\"")), "expected 11 keys, got 12"));
+  CHECK(test::contains(refusal(changed("\"us\"", "\"a\":1,\"us\"")), "expected 13 keys, got 14"));
   CHECK(test::contains(refusal(changed("1000.0", "0")), "us: expected a number above 0, got 0"));
   CHECK(test::contains(refusal(changed("\"mpi\"", "7")), "transport: expected a text, got 7"));
   CHECK(
@@ -93,15 +99,33 @@ TEST_CASE("gate records: a run without its records is not held to others") {
   const GateVerdict missing = check_recorded(records, kPlace, {small, plain}, "g.json");
   CHECK(missing.status == 44);
   CHECK(missing.reason ==
-        "g.json: no record of all_gather f32 plain of 4096 bytes for 4 ranks on 2 hosts by mpi, "
-        "memory of cpu; --update adds it");
-  GatePlace other = kPlace;
-  other.ranks = 8;
-  const GateVerdict elsewhere = check_recorded(records, other, {small}, "g.json");
-  CHECK(elsewhere.status == 44);
-  CHECK(elsewhere.reason ==
-        "g.json: nothing is recorded for 8 ranks on 2 hosts by mpi, memory of cpu; recorded: 4 "
-        "ranks on 2 hosts by mpi, memory of cpu");
+        "g.json: no record of all_gather f32 plain of 4096 bytes for 4 ranks on 2 hosts (at most 2 "
+        "on one) by mpi, memory of cpu (EPYC); --update adds it");
+  const auto elsewhere = [&](auto GatePlace::*member, auto value) {
+    GatePlace other = kPlace;
+    other.*member = value;
+    const GateVerdict verdict = check_recorded(records, other, {small}, "g.json");
+    CHECK(verdict.status == 44);
+    return verdict.reason;
+  };
+  const std::string recorded =
+      "; recorded: 4 ranks on 2 hosts (at most 2 on one) by mpi, memory of cpu (EPYC)";
+  CHECK(elsewhere(&GatePlace::most_on_a_host, 3) ==
+        "g.json: nothing is recorded for 4 ranks on 2 hosts (at most 3 on one) by mpi, memory of "
+        "cpu (EPYC)" +
+            recorded);
+  CHECK(elsewhere(&GatePlace::device, "Xeon") ==
+        "g.json: nothing is recorded for 4 ranks on 2 hosts (at most 2 on one) by mpi, memory of "
+        "cpu (Xeon)" +
+            recorded);
+  CHECK(elsewhere(&GatePlace::hosts, 1) ==
+        "g.json: nothing is recorded for 4 ranks on 1 host by mpi, memory of cpu (EPYC)" +
+            recorded);
+  for (const std::string& reason :
+       {elsewhere(&GatePlace::ranks, 8), elsewhere(&GatePlace::hosts, 4),
+        elsewhere(&GatePlace::transport, "nccl"), elsewhere(&GatePlace::memory, "cuda")}) {
+    CHECK(reason.ends_with(recorded));
+  }
   CHECK(check_recorded({}, kPlace, {small}, "g.json").reason.ends_with("recorded: nothing"));
 }
 
@@ -123,6 +147,17 @@ TEST_CASE("gate records: large calls are held to bandwidth, small ones to their 
                                       "expected at most 67.5 us (50 / 0.8 + 5), got 68"));
 }
 
+TEST_CASE("gate records: the median round is recorded, and the best round is held to it") {
+  const GateRecords records =
+      records_of({result_of(kLarge, 1000, 0, 10), result_of(kSmall, 50, 0, 1)});
+  const auto held =
+      hold_to_records({result_of(kLarge, 9000, 0, 1200), result_of(kSmall, 900, 0, 60)}, records,
+                      kPlace, 0.8, kNotAgain);
+  CHECK(check_held(held, "g.json").status == 0);
+  CHECK(held[0].best.us == doctest::Approx(1200));
+  CHECK(held[0].best.busbw_gb_per_s == doctest::Approx(2.5));
+}
+
 TEST_CASE("gate records: what falls short is measured again, and its best time counts") {
   const GateRecords records = records_of({result_of(kLarge, 1000), result_of(kSmall, 50)});
   int measured = 0;
@@ -135,13 +170,15 @@ TEST_CASE("gate records: what falls short is measured again, and its best time c
   CHECK(held[0].tries == 3);
   CHECK(held[1].tries == 1);
   CHECK(held[0].shortfall == "");
-  CHECK(held[0].result.seconds.median == doctest::Approx(1100e-6));
+  CHECK(held[0].best.us == doctest::Approx(1100));
   CHECK(!worst_of(held));
   CHECK(check_held(held, "g.json").status == 0);
   // Wrong data of one try is not forgotten for the next one.
   const auto wrong = hold_to_records({result_of(kLarge, 9000)}, records, kPlace, 0.8,
                                      [](const CommCase&) { return result_of(kLarge, 9100, 3); });
-  CHECK(wrong[0].result.wrong == 3);
+  CHECK(check_held(wrong, "g.json").status == 44);
+  CHECK(check_held(wrong, "g.json").reason ==
+        "all_gather f32 of 4000000 bytes: 3 elements are wrong");
   CHECK(hold_to_records({result_of(kSmall, 50)}, records, kPlace, 0.8, kNotAgain).size() == 1);
 }
 
