@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <thread>
 
 #include <fmt/ranges.h>
 
@@ -93,9 +94,8 @@ std::string shortfall(const HeldCase& held, double share) {
 // A try more.
 void add(HeldCase& held, const CommResult& result, double share) {
   const GateRecord got = record_of(result, result.seconds.least);
-  if (held.tries == 0 || got.us < held.best.us) held.best = got;
+  if (held.tries++ == 0 || got.us < held.best.us) held.best = got;
   held.wrong = std::max(held.wrong, result.wrong);
-  ++held.tries;
   held.shortfall = shortfall(held, share);
 }
 
@@ -168,14 +168,15 @@ GateVerdict check_recorded(const GateRecords& records, const GatePlace& place,
 
 std::vector<HeldCase> hold_to_records(const std::vector<CommResult>& results,
                                       const GateRecords& records, const GatePlace& place,
-                                      double share,
+                                      double share, std::chrono::milliseconds pause,
                                       const std::function<CommResult(const CommCase&)>& again) {
   std::vector<HeldCase> held;
   for (const CommResult& result : results) {
     held.push_back({.what = result.what, .record = records.at(gate_case(result.what, place))});
     add(held.back(), result, share);
   }
-  for (int tries = 2; tries <= kGateTries; ++tries) {
+  for (int tries = 2; tries <= kGateTries && worst_of(held); ++tries) {
+    std::this_thread::sleep_for(pause);
     for (HeldCase& one : held) {
       if (!one.shortfall.empty()) add(one, again(one.what), share);
     }

@@ -4,6 +4,7 @@
 // (comm_pairs.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -64,10 +65,10 @@ struct HeldCase {
   std::string shortfall;  // what was expected and what was measured; "": it is enough
 };
 // Results of a place in whose records check_recorded() finds each case. `again` measures a case
-// once more. Collective where `again` is.
+// once more, after a pause: what disturbed it may last. Collective where `again` is.
 std::vector<HeldCase> hold_to_records(const std::vector<CommResult>& results,
                                       const GateRecords& records, const GatePlace& place,
-                                      double share,
+                                      double share, std::chrono::milliseconds pause,
                                       const std::function<CommResult(const CommCase&)>& again);
 // The one that falls short most, of bandwidth where one of bandwidth does; null: all are enough.
 const HeldCase* worst_of(const std::vector<HeldCase>& held);

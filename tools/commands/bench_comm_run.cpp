@@ -1,6 +1,7 @@
 // The order of things in `fsdp bench comm`, and what it prints.
 // Read next: tools/bench/comm_bench.h. Not here: measuring, verdicts (tools/bench).
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -165,8 +166,9 @@ class CommRun {
   }
 
   GateVerdict hold(const std::vector<CommResult>& results, const GateRecords& records) {
-    const std::vector<HeldCase> held =
-        hold_to_records(results, records, place_, options_.gate_share, [&](const CommCase& what) {
+    constexpr std::chrono::seconds kPause{1};
+    const std::vector<HeldCase> held = hold_to_records(
+        results, records, place_, options_.gate_share, kPause, [&](const CommCase& what) {
           return bench_collective(world_, *backend_, what, options_.timing);
         });
     for (const HeldCase& one : held) print_held(one);

@@ -37,6 +37,7 @@ std::string refusal(const std::string& text) {
   return test::error_of([&] { parse_gate_records(text, "gate.json"); });
 }
 
+constexpr std::chrono::milliseconds kNoPause{0};
 constexpr int64_t kSmall = 4096, kLarge = 4'000'000;
 const auto kNotAgain = [](const CommCase&) -> CommResult { fail("measured again"); };
 
@@ -134,9 +135,10 @@ TEST_CASE("gate records: large calls are held to bandwidth, small ones to their 
   const auto shortfalls = [&](double large_us, double small_us) {
     const std::vector<CommResult> results = {result_of(kLarge, large_us),
                                              result_of(kSmall, small_us)};
-    const auto held = hold_to_records(results, records, kPlace, 0.8, [&](const CommCase& what) {
-      return result_of(what.bytes, what.bytes == kLarge ? large_us : small_us);
-    });
+    const auto held =
+        hold_to_records(results, records, kPlace, 0.8, kNoPause, [&](const CommCase& what) {
+          return result_of(what.bytes, what.bytes == kLarge ? large_us : small_us);
+        });
     return std::pair(held[0].shortfall, held[1].shortfall);
   };
   using Texts = std::pair<std::string, std::string>;
@@ -152,7 +154,7 @@ TEST_CASE("gate records: the median round is recorded, and the best round is hel
       records_of({result_of(kLarge, 1000, 0, 10), result_of(kSmall, 50, 0, 1)});
   const auto held =
       hold_to_records({result_of(kLarge, 9000, 0, 1200), result_of(kSmall, 900, 0, 60)}, records,
-                      kPlace, 0.8, kNotAgain);
+                      kPlace, 0.8, kNoPause, kNotAgain);
   CHECK(check_held(held, "g.json").status == 0);
   CHECK(held[0].best.us == doctest::Approx(1200));
   CHECK(held[0].best.busbw_gb_per_s == doctest::Approx(2.5));
@@ -162,7 +164,7 @@ TEST_CASE("gate records: what falls short is measured again, and its best time c
   const GateRecords records = records_of({result_of(kLarge, 1000), result_of(kSmall, 50)});
   int measured = 0;
   const auto held = hold_to_records({result_of(kLarge, 9000), result_of(kSmall, 50)}, records,
-                                    kPlace, 0.8, [&](const CommCase& what) {
+                                    kPlace, 0.8, kNoPause, [&](const CommCase& what) {
                                       CHECK(what.bytes == kLarge);
                                       return result_of(what.bytes, ++measured == 1 ? 9500 : 1100);
                                     });
@@ -174,12 +176,14 @@ TEST_CASE("gate records: what falls short is measured again, and its best time c
   CHECK(!worst_of(held));
   CHECK(check_held(held, "g.json").status == 0);
   // Wrong data of one try is not forgotten for the next one.
-  const auto wrong = hold_to_records({result_of(kLarge, 9000)}, records, kPlace, 0.8,
+  const auto wrong = hold_to_records({result_of(kLarge, 9000)}, records, kPlace, 0.8, kNoPause,
                                      [](const CommCase&) { return result_of(kLarge, 9100, 3); });
   CHECK(check_held(wrong, "g.json").status == 44);
   CHECK(check_held(wrong, "g.json").reason ==
         "all_gather f32 of 4000000 bytes: 3 elements are wrong");
-  CHECK(hold_to_records({result_of(kSmall, 50)}, records, kPlace, 0.8, kNotAgain).size() == 1);
+  CHECK(
+      hold_to_records({result_of(kSmall, 50)}, records, kPlace, 0.8, kNoPause, kNotAgain).size() ==
+      1);
 }
 
 TEST_CASE("gate records: the verdict names the worst bandwidth, and times where those are enough") {
@@ -189,7 +193,7 @@ TEST_CASE("gate records: the verdict names the worst bandwidth, and times where 
     const std::vector<CommResult> results = {
         result_of(kLarge, large), result_of(2 * kLarge, larger), result_of(kSmall, small)};
     return check_held(
-        hold_to_records(results, records, kPlace, 0.8,
+        hold_to_records(results, records, kPlace, 0.8, kNoPause,
                         [](const CommCase& what) { return result_of(what.bytes, 1e6); }),
         "g.json");
   };
