@@ -11,6 +11,13 @@
 namespace fsdp::comm {
 namespace {
 
+// Of texts, on the host, which waits for all ranks: none that makes another one gets far. A
+// transport makes some of its own where the ranks of a group share a host, and none where they do
+// not.
+constexpr const char* kExchange = "exchange";
+// Calls that order() names: of all that are remembered, where up to 16 are exchanges.
+constexpr ptrdiff_t kInOrder = CollectiveRing::kCapacity - 16;
+
 void add(CallTotals& sum, const CallTotals& more) {
   for (const auto& [kind, total] : more) {
     sum[kind].calls += total.calls;
@@ -44,8 +51,10 @@ int64_t CollectiveRing::issue(CallRecord call) {
   if (phase_) call.phase = phase_->get();
   const std::lock_guard lock(mutex_);
   call.sequence = issued_++;
-  hash_ = hash_name(
-      fmt::format("{:x} {} {} {} {}", hash_, call.kind, call.unit, call.dtype, call.bytes));
+  if (call.kind != kExchange) {
+    hash_ = hash_name(
+        fmt::format("{:x} {} {} {} {}", hash_, call.kind, call.unit, call.dtype, call.bytes));
+  }
   CallTotal& total = totals_[call.kind];
   ++total.calls;
   total.bytes += call.bytes;
@@ -121,12 +130,18 @@ CallTotals CollectiveRing::totals() const {
 }
 
 std::vector<std::string> CollectiveRing::order() const {
-  std::vector<std::string> out;
-  for (const CallRecord& record : snapshot().records) {
-    out.push_back(fmt::format("{} #{}: {}", name_, record.sequence, record.what()));
-  }
+  std::vector<CallRecord> calls = snapshot().records;
+  std::erase_if(calls, [](const CallRecord& call) { return call.kind == kExchange; });
+  if (std::ssize(calls) > kInOrder) calls.erase(calls.begin(), calls.end() - kInOrder);
   const std::lock_guard lock(mutex_);
-  out.push_back(fmt::format("{}: {} calls, hash {:016x}", name_, issued_, hash_));
+  const auto exchanges = totals_.find(kExchange);
+  const int64_t all = issued_ - (exchanges == totals_.end() ? 0 : exchanges->second.calls);
+  int64_t number = all - static_cast<int64_t>(calls.size());
+  std::vector<std::string> out;
+  for (const CallRecord& call : calls) {
+    out.push_back(fmt::format("{} #{}: {}", name_, number++, call.what()));
+  }
+  out.push_back(fmt::format("{}: {} calls, hash {:016x}", name_, all, hash_));
   return out;
 }
 

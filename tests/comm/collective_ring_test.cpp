@@ -51,11 +51,26 @@ TEST_CASE("the order of calls: equal for equal calls, and a call long forgotten 
   };
   const std::vector<std::string> order = order_with(8);
   CHECK(order == order_with(8));
-  CHECK(order.front() == "reduce #144: all_reduce, 4 bytes of f32");
+  CHECK(order.front() == "reduce #160: all_reduce, 4 bytes of f32");
   const std::vector<std::string> other = order_with(12);
   CHECK(order.back() != other.back());
   CHECK(std::vector<std::string>(order.begin(), order.end() - 1) ==
         std::vector<std::string>(other.begin(), other.end() - 1));
+}
+
+TEST_CASE("the order of calls: a transport may exchange texts in one group and not in another") {
+  const auto order_with = [](int calls, bool exchanges) {
+    CollectiveRing ring("replicas", {0, 1}, 0);
+    for (int i = 0; i < calls; ++i) {
+      if (exchanges && (i < 3 || i == calls - 1)) ring.issue({.kind = "exchange"});
+      ring.issue({.kind = "all_gather", .dtype = "f32", .bytes = i});
+    }
+    return ring.order();
+  };
+  CHECK(order_with(4, true) == order_with(4, false));
+  CHECK(order_with(4, true)[1] == "replicas #1: all_gather, 1 bytes of f32");
+  CHECK(order_with(400, true) == order_with(400, false));
+  CHECK(order_with(400, true) != order_with(401, true));
 }
 
 TEST_CASE("rings outlive their communicators; old ones nobody writes to are dropped") {
