@@ -52,40 +52,64 @@ std::vector<Group> groups_of(const std::vector<RankRings>& ranks) {
   return groups;
 }
 
-void add_group(const Group& group, Table& table) {
-  struct OfRank {
-    int rank;
-    const PhaseWait* wait;
-  };
-  std::map<std::string, std::vector<OfRank>> by_phase;
-  for (const auto& [rank, ring] : group) {
-    for (const PhaseWait& wait : ring->waits) by_phase[wait.phase.whole].push_back({rank, &wait});
+// A rank, or the ranks of a host.
+struct Party {
+  int first = 0;                      // of its ranks
+  int64_t least_ns = 0, most_ns = 0;  // that they waited
+  double span_s = 0;
+};
+
+// Of one phase; empty: it is under way.
+std::vector<Party> parties_of(const std::vector<std::pair<int, const PhaseWait*>>& waits) {
+  std::vector<Party> out;
+  for (const auto& [party, wait] : waits) {
+    if (wait->calls != waits[0].second->calls) return {};
+    const auto found =
+        std::find_if(out.begin(), out.end(), [&](const Party& p) { return p.first == party; });
+    const double span = seconds(wait->end_ns - wait->begin_ns);
+    if (found == out.end()) {
+      out.push_back({party, wait->wait_ns, wait->wait_ns, span});
+      continue;
+    }
+    found->least_ns = std::min(found->least_ns, wait->wait_ns);
+    found->most_ns = std::max(found->most_ns, wait->wait_ns);
+    found->span_s = std::max(found->span_s, span);
   }
-  for (auto& [phase, waits] : by_phase) {
+  return out;
+}
+
+void add_group(const Group& group, const std::vector<int>& host_of, Table& table) {
+  std::map<std::string, std::vector<std::pair<int, const PhaseWait*>>> by_phase;
+  for (const auto& [rank, ring] : group) {
+    const int party = host_of.empty() ? rank : host_of[static_cast<size_t>(rank)];
+    for (const PhaseWait& wait : ring->waits) {
+      by_phase[wait.phase.whole].emplace_back(party, &wait);
+    }
+  }
+  for (const auto& [phase, waits] : by_phase) {
     if (waits.size() != group.size()) continue;  // some ranks have forgotten it
-    const bool same = std::all_of(waits.begin(), waits.end(), [&](const OfRank& r) {
-      return r.wait->calls == waits[0].wait->calls;
-    });
-    if (!same) continue;  // it is under way
-    std::sort(waits.begin(), waits.end(),
-              [](const OfRank& a, const OfRank& b) { return a.wait->wait_ns < b.wait->wait_ns; });
-    for (size_t i = 0; i < waits.size(); ++i) {
-      const PhaseWait& own = *waits[i].wait;
-      const PhaseWait& least = *waits[i == 0 ? 1 : 0].wait;  // of the others
-      Lateness& late = table[{waits[i].rank, own.phase.innermost}][phase];
-      const double by = seconds(least.wait_ns - own.wait_ns);
+    std::vector<Party> parties = parties_of(waits);
+    if (parties.size() < 2) continue;
+    std::sort(parties.begin(), parties.end(),
+              [](const Party& a, const Party& b) { return a.least_ns < b.least_ns; });
+    for (size_t i = 0; i < parties.size(); ++i) {
+      const Party& own = parties[i];
+      const Party& least = parties[i == 0 ? 1 : 0];  // of the others
+      Lateness& late = table[{own.first, waits[0].second->phase.innermost}][phase];
+      const double by = seconds(least.least_ns - own.most_ns);
       const bool first = late.span_s == 0;
       late.late_s = first ? by : std::max(late.late_s, by);
-      late.span_s = std::max({late.span_s, seconds(own.end_ns - own.begin_ns), 1e-9});
+      late.span_s = std::max({late.span_s, own.span_s, 1e-9});
     }
   }
 }
 
 }  // namespace
 
-std::vector<Straggler> find_stragglers(const std::vector<RankRings>& ranks) {
+std::vector<Straggler> find_stragglers(const std::vector<RankRings>& ranks,
+                                       const std::vector<int>& host_of) {
   Table table;
-  for (const Group& group : groups_of(ranks)) add_group(group, table);
+  for (const Group& group : groups_of(ranks)) add_group(group, host_of, table);
   std::vector<Straggler> out;
   for (const auto& [key, steps] : table) {
     if (steps.size() < kFewestSteps) continue;
@@ -110,10 +134,11 @@ std::vector<Straggler> find_stragglers(const std::vector<RankRings>& ranks) {
   return out;
 }
 
-std::string describe(const Straggler& s) {
+std::string describe(const Straggler& s, const std::string& who) {
   return fmt::format(
-      "rank {} was waited for in {}: {:.1f} ms a step (median of {}, the last in {:.0f} %)", s.rank,
-      s.phase, s.late_s * 1e3, s.steps, s.last_in * 100);
+      "{} was waited for in {}: {:.1f} ms a step (median of {}, the last in {:.0f} %)",
+      who.empty() ? fmt::format("rank {}", s.rank) : who, s.phase, s.late_s * 1e3, s.steps,
+      s.last_in * 100);
 }
 
 }  // namespace fsdp::comm

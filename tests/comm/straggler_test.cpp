@@ -23,6 +23,7 @@ struct Case {
   double noise_ms = 0;    // a standard deviation of each rank's arrival
   double some_steps = 1;  // the part of steps in which it is late
   int groups = 1;
+  int late_ranks = 1;  // from late_rank on
 };
 
 // Every rank arrives at some time, all leave with the last; each clock begins elsewhere.
@@ -41,7 +42,8 @@ std::vector<RankRings> rings_of(const Case& c) {
     for (int step = 0; step < c.steps; ++step) {
       std::vector<double> arrival;
       for (int r = 0; r < c.ranks; ++r) {
-        const bool late = r == c.late_rank && step < c.some_steps * c.steps;
+        const bool late = c.late_rank >= 0 && r >= c.late_rank && r < c.late_rank + c.late_ranks &&
+                          step < c.some_steps * c.steps;
         arrival.push_back(100 + c.noise_ms * noise(random) + (late ? c.late_ms : 0));
       }
       const double all = *std::max_element(arrival.begin(), arrival.end());
@@ -91,6 +93,20 @@ TEST_CASE("straggler: nobody is named for noise, however large, nor for what is 
   CHECK(find_stragglers(rings_of({.late_rank = 1, .late_ms = 500, .some_steps = 0.4})).empty());
   CHECK(find_stragglers(rings_of({.late_rank = 1, .late_ms = 1})).empty());
   CHECK(find_stragglers(rings_of({.steps = 3, .late_rank = 1, .late_ms = 50})).empty());
+}
+
+TEST_CASE("straggler: a late host, none of whose ranks is late for the others of it") {
+  const auto rings =
+      rings_of({.ranks = 4, .late_rank = 2, .late_ms = 50, .noise_ms = 3, .late_ranks = 2});
+  CHECK(find_stragglers(rings).empty());
+  const auto found = find_stragglers(rings, {0, 0, 2, 2});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].rank == 2);
+  CHECK(found[0].late_s == doctest::Approx(0.05).epsilon(0.2));
+  CHECK(describe(found[0], "node2").starts_with("node2 was waited for in backward: "));
+  CHECK(find_stragglers(rings, {0, 0, 0, 0}).empty());
+  CHECK(find_stragglers(rings, {0, 1, 0, 1}).empty());  // one late rank on each
+  CHECK(find_stragglers(rings_of({.ranks = 4, .noise_ms = 20}), {0, 0, 2, 2}).empty());
 }
 
 TEST_CASE("straggler: steps that a rank has forgotten or not finished are left out") {

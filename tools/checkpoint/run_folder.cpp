@@ -226,13 +226,14 @@ void check_shared_folder(comm::Communicator& world, const fs::path& folder, mill
   const std::vector<int> all = comm::exchange_values(world, int{seen});
   std::error_code ignored;
   if (first) fs::remove(folder / name, ignored);
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (all[static_cast<size_t>(rank)] != 0) continue;
-    throw AgreedError(fmt::format(
-        "checkpoint.every: rank {} does not see what rank 0 writes to {}: checkpoints need a file "
-        "system that all ranks share; checkpoint.folder or runtime.run_dir name another place",
-        rank, folder.string()));
-  }
+  const auto blind = std::find(all.begin(), all.end(), 0) - all.begin();
+  if (blind == world.size()) return;
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  throw AgreedError(fmt::format(
+      "checkpoint.every: rank {} on {} does not see what rank 0 on {} writes to {}: checkpoints "
+      "need "
+      "a file system that all ranks share; checkpoint.folder or runtime.run_dir name another place",
+      blind, hosts[static_cast<size_t>(blind)], hosts[0], folder.string()));
 }
 
 }  // namespace fsdp::tools

@@ -1,6 +1,8 @@
 // Writing of metrics.jsonl and metrics.json.
 #include "tools/report/metrics.h"
 
+#include <map>
+
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
@@ -23,15 +25,42 @@ Json collectives_json(const RunSummary& s) {
   return out;
 }
 
+// In the order of their first ranks.
+Json hosts_json(const RunSummary& s) {
+  std::vector<std::string> names;
+  std::map<std::string, Json> ranks;
+  int64_t rank = 0;
+  for (const std::string& host : s.hosts) {
+    if (ranks.try_emplace(host, Json::array()).second) names.push_back(host);
+    ranks[host].push_back(rank++);
+  }
+  Json out = Json::array();
+  for (const std::string& host : names) out.push_back({{"host", host}, {"ranks", ranks[host]}});
+  return out;
+}
+
+Json straggler_json(const RunSummary& s, const comm::Straggler& late) {
+  const auto rank = static_cast<size_t>(late.rank);
+  return {{"host", rank < s.hosts.size() ? Json(s.hosts[rank]) : Json()},
+          {"phase", late.phase},
+          {"late_s", late.late_s},
+          {"steps", late.steps},
+          {"last_in", late.last_in}};
+}
+
 Json stragglers_json(const RunSummary& s) {
   Json out = Json::array();
   for (const comm::Straggler& late : s.stragglers) {
-    out.push_back({{"rank", late.rank},
-                   {"phase", late.phase},
-                   {"late_s", late.late_s},
-                   {"steps", late.steps},
-                   {"last_in", late.last_in}});
+    Json each = {{"rank", late.rank}};
+    each.update(straggler_json(s, late));
+    out.push_back(each);
   }
+  return out;
+}
+
+Json late_hosts_json(const RunSummary& s) {
+  Json out = Json::array();
+  for (const comm::Straggler& late : s.late_hosts) out.push_back(straggler_json(s, late));
   return out;
 }
 
@@ -155,6 +184,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
               {"strategy", s.strategy},
               {"dtype", s.dtype},
               {"world_size", s.world_size},
+              {"hosts", hosts_json(s)},
               {"threads_per_rank", s.threads_per_rank},
               {"interrupted", s.totals.signal != 0},
               {"ended",
@@ -183,6 +213,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
               {"rss_growth_bytes", s.resident_growth_bytes},
               {"collectives", collectives_json(s)},
               {"stragglers", stragglers_json(s)},
+              {"late_hosts", late_hosts_json(s)},
               {"communication", overlap_json(s.overlap)}};
   visit_totals(s.totals, [&](const char*, const std::string_view key, const auto& value) {
     if (!key.empty()) out[key] = json_of(value);

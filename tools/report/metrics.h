@@ -62,6 +62,7 @@ struct RunSummary {
   std::string strategy;
   std::string dtype;
   int world_size = 1;
+  std::vector<std::string> hosts = {};  // by rank
   int threads_per_rank = 1;
   int64_t parameters = 0;
   TrainTotals totals = {};
@@ -83,6 +84,7 @@ struct RunSummary {
   SampleSums samples_of_load;                   // of all ranks, while this process trained
   comm::CallTotals collectives;                 // of rank 0, evaluations included
   std::vector<comm::Straggler> stragglers;      // ranks that the others waited for
+  std::vector<comm::Straggler> late_hosts;      // and hosts; of each its first rank
   std::optional<CommunicationOverlap> overlap;  // of rank 0, when a timeline was recorded
 };
 // The names that the callbacks of the BLOOM workshop give to speed and utilisation.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace fsdp::tools {
 
@@ -45,6 +45,34 @@ size_t states_by_formula(comm::Strategy strategy, int shards, int64_t parameters
     default:
       return static_cast<size_t>(16 * share);
   }
+}
+
+std::string spread_groups(const std::vector<std::string>& hosts, int shards) {
+  const auto size = static_cast<size_t>(shards), ranks = hosts.size();
+  if (size >= ranks) return "";
+  std::vector<size_t> spread;  // their first ranks
+  std::vector<std::string> names, counts;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const size_t first = rank - rank % size;
+    const bool listed = !spread.empty() && spread.back() == first;
+    if (hosts[rank] != hosts[first] && !listed) spread.push_back(first);
+    if (std::find(names.begin(), names.end(), hosts[rank]) == names.end()) {
+      names.push_back(hosts[rank]);
+      counts.push_back(fmt::format("{} on {}", std::count(hosts.begin(), hosts.end(), hosts[rank]),
+                                   hosts[rank]));
+    }
+  }
+  if (spread.empty()) return "";
+  constexpr size_t kMostHosts = 8;
+  if (counts.size() > kMostHosts) {
+    counts.resize(kMostHosts);
+    counts.push_back("...");
+  }
+  return fmt::format(
+      "fsdp.shard_size {}: {} of {} shard groups are on several hosts, the first has ranks {} to "
+      "{}: "
+      "what it gathers crosses the network; ranks: {}",
+      size, spread.size(), ranks / size, spread[0], spread[0] + size - 1, fmt::join(counts, ", "));
 }
 
 }  // namespace fsdp::tools

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/fsdp/options.h"
 #include "tools/report/train_totals.h"
@@ -21,5 +22,8 @@ std::string format_batch_times(const Prefetch::Times& times, int64_t steps);
 // ZeRO's formula for the states of a rank: 2 bytes a parameter, 2 a gradient and 12 of AdamW; f32
 // throughout comes to 16, too.
 size_t states_by_formula(comm::Strategy strategy, int shards, int64_t parameters);
+// Of a hybrid strategy whose groups of `shards` ranks do not all lie inside of a host; "" of
+// others. `hosts`: by rank.
+std::string spread_groups(const std::vector<std::string>& hosts, int shards);
 
 }  // namespace fsdp::tools

@@ -15,6 +15,7 @@
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/run/run_files.h"
+#include "tools/run/run_texts.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/left_out.h"
 
@@ -105,6 +106,11 @@ void TrainingRun::introduce() {
                   choice_name(config_.fsdp.options.strategy), rank_.world.size(),
                   rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
   for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
+  hosts_ = rank_.world.exchange(host_name());
+  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
+  if (const std::string spread = spread_groups(hosts_, groups.shards); !spread.empty()) {
+    say("note: " + spread);
+  }
   introduce_ranks();
   if (!rank_.backend.cuda || session_->sharded().options().host) {
     say(fmt::format("{} on the CPU: {} arithmetic, {} thread{} a rank",

@@ -146,7 +146,7 @@ class TrainingRun {
   // training_run_report.cpp: what it says about itself
   size_t formula_states() const;
   MemoryReport memory_report();
-  std::vector<comm::Straggler> stragglers();
+  void find_stragglers(RunSummary& summary);
   RunSummary summarise(const TrainTotals& totals);
   void report(RunSummary& summary);
   std::string sample();
@@ -168,9 +168,10 @@ class TrainingRun {
   MemoryUsage predicted_, predicted_host_, predicted_file_;  // on rank 0
   size_t host_needed_ = 0;  // of rank 0, predicted; for what is offloaded
   Prefetch::Times batch_times_;
-  SampleSums load_;              // of this rank
-  std::string monitor_problem_;  // why rows of its samples are missing; "": none are
-  size_t limit_ = 0;             // bytes that this rank may hold
+  std::vector<std::string> hosts_;  // by rank
+  SampleSums load_;                 // of this rank
+  std::string monitor_problem_;     // why rows of its samples are missing; "": none are
+  size_t limit_ = 0;                // bytes that this rank may hold
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   std::optional<TracePhases> phases_;

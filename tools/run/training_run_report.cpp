@@ -53,7 +53,7 @@ MemoryReport TrainingRun::memory_report() {
 }
 
 // Of the last steps. Collective.
-std::vector<comm::Straggler> TrainingRun::stragglers() {
+void TrainingRun::find_stragglers(RunSummary& summary) {
   comm::RankRings mine = {
       .rank = rank_.world.rank(), .place = {}, .rings = rank_.world.rings()->snapshot()};
   for (comm::RingSnapshot& ring : mine.rings) ring.records.clear();
@@ -61,7 +61,24 @@ std::vector<comm::Straggler> TrainingRun::stragglers() {
   for (const std::string& text : rank_.world.exchange(to_json(mine))) {
     if (speaks()) all.push_back(rings_from_json(text, "rings"));
   }
-  return comm::find_stragglers(all);
+  if (!speaks()) return;
+  std::vector<int> host_of;
+  for (const std::string& host : hosts_) {
+    const auto first = std::find(hosts_.begin(), hosts_.end(), host);
+    host_of.push_back(static_cast<int>(first - hosts_.begin()));
+  }
+  summary.stragglers = comm::find_stragglers(all);
+  const bool one_host = std::count(host_of.begin(), host_of.end(), 0) == rank_.world.size();
+  const auto host = [&](const comm::Straggler& s) { return hosts_[static_cast<size_t>(s.rank)]; };
+  for (const comm::Straggler& late : summary.stragglers) {
+    say(fmt::format("note: {}{}", comm::describe(late),
+                    one_host ? "" : "; it is on " + host(late)));
+  }
+  if (one_host) return;
+  summary.late_hosts = comm::find_stragglers(all, host_of);
+  for (const comm::Straggler& late : summary.late_hosts) {
+    say("note: " + comm::describe(late, "host " + host(late)));
+  }
 }
 
 // What training and validation came to; without the memory, which saving and the sample take too.
@@ -71,8 +88,8 @@ RunSummary TrainingRun::summarise(const TrainTotals& totals) {
   if (const auto problem = comm::first_to_say(rank_.world, monitor_problem_)) {
     say(fmt::format("note: rank {}: {}", problem->rank, problem->text));
   }
-  const std::vector<comm::Straggler> late = stragglers();
-  for (const comm::Straggler& each : late) say("note: " + comm::describe(each));
+  RunSummary late;
+  find_stragglers(late);
   if (!speaks()) return {};
   std::optional<CommunicationOverlap> overlap;
   if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
@@ -85,6 +102,7 @@ RunSummary TrainingRun::summarise(const TrainTotals& totals) {
       .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
       .dtype = std::string(fsdp::name_of(config_.train.dtype)),
       .world_size = rank_.world.size(),
+      .hosts = hosts_,
       .threads_per_rank = rank_.threads,
       .parameters = model_.parameter_count(),
       .totals = totals,
@@ -100,7 +118,8 @@ RunSummary TrainingRun::summarise(const TrainTotals& totals) {
       .bigram_entropy = bigram,
       .samples_of_load = load,
       .collectives = rank_.world.rings()->totals(),
-      .stragglers = late,
+      .stragglers = late.stragglers,
+      .late_hosts = late.late_hosts,
       .overlap = overlap};
 }
 

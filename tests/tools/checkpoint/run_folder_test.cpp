@@ -71,7 +71,8 @@ TEST_CASE("run folder: ranks that do not share a file system are told so") {
     }
   });
   for (const std::string& error : errors) {
-    CHECK(test::contains(error, "rank 2 does not see what rank 0 writes to "));
+    CHECK(test::contains(error, "rank 2 on " + host_name() + " does not see what rank 0 on " +
+                                    host_name() + " writes to "));
   }
   CHECK(std::filesystem::is_empty(one.path()));
 }

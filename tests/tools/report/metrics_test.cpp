@@ -178,6 +178,27 @@ TEST_CASE("metrics: the keys that the Mistral guide's scripts keep, and what it 
   CHECK(read_json_file(folder / "metrics.json").at("gpu0") == "NVIDIA H100");
 }
 
+TEST_CASE("metrics: the ranks of each host, and who was late there") {
+  const test::TempFolder folder;
+  RunSummary s;
+  s.world_size = 3;
+  s.hosts = {"b", "a", "b"};
+  s.stragglers = {{.rank = 1, .phase = "backward", .late_s = 0.5, .steps = 20, .last_in = 1}};
+  s.late_hosts = {{.rank = 0, .phase = "forward", .late_s = 0.25, .steps = 20, .last_in = 1}};
+  write_summary(folder / "metrics.json", s);
+  const Json json = read_json_file(folder / "metrics.json");
+  REQUIRE(json.at("hosts").size() == 2);
+  CHECK(json.at("hosts").at(0).at("host") == "b");
+  CHECK(json.at("hosts").at(0).at("ranks").at(1) == 2);
+  CHECK(json.at("hosts").at(1).at("host") == "a");
+  CHECK(json.at("hosts").at(1).at("ranks").size() == 1);
+  CHECK(json.at("stragglers").at(0).at("rank") == 1);
+  CHECK(json.at("stragglers").at(0).at("host") == "a");
+  CHECK(json.at("late_hosts").at(0).at("host") == "b");
+  CHECK(json.at("late_hosts").at(0).at("late_s") == 0.25);
+  CHECK(!json.at("late_hosts").at(0).contains("rank"));
+}
+
 // The size of a file is limited instead of the disk's; in a process of its own.
 bool keeps_lines_of_a_full_disk(const std::filesystem::path& path) {
   ::signal(SIGXFSZ, SIG_IGN);

@@ -44,4 +44,15 @@ TEST_CASE("run texts: ZeRO's published states") {
   CHECK(gb(kHybridShard) == gb(kFullShard));
 }
 
+TEST_CASE("run texts: shard groups that lie on several hosts are said, with the ranks of hosts") {
+  CHECK(spread_groups({"a", "a", "b", "b"}, 2) == "");
+  CHECK(spread_groups({"a", "a", "b", "b"}, 4) == "");  // no replicas
+  CHECK(spread_groups({"a", "a", "a", "b"}, 2) ==
+        "fsdp.shard_size 2: 1 of 2 shard groups are on several hosts, the first has ranks 2 to 3: "
+        "what it gathers crosses the network; ranks: 3 on a, 1 on b");
+  CHECK(spread_groups({"a", "b", "a", "b"}, 2)
+            .starts_with("fsdp.shard_size 2: 2 of 2 shard groups are on several hosts, the first "
+                         "has ranks 0 to 1: "));
+}
+
 }  // namespace fsdp::tools
