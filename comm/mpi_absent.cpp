@@ -9,6 +9,7 @@ MpiLibrary mpi_library() { return {}; }
 struct MpiRuntime::Impl {};
 
 bool MpiRuntime::available() { return false; }
+bool MpiRuntime::begun() { return false; }
 bool MpiRuntime::reaches_slurm() { return false; }
 
 MpiRuntime::MpiRuntime(const HostMemoryOptions&) {

@@ -69,6 +69,12 @@ std::string processor_name() {
 
 bool MpiRuntime::available() { return true; }
 
+bool MpiRuntime::begun() {
+  int begun = 0;
+  MPI_Initialized(&begun);
+  return begun != 0;
+}
+
 bool MpiRuntime::reaches_slurm() {
   const MpiLibrary library = mpi_library();
   return !library.version.starts_with("Open MPI") || library.file.empty() ||

@@ -29,6 +29,7 @@ struct HostMemoryOptions {
 class MpiRuntime {
  public:
   static bool available();
+  static bool begun();  // MPI_Init has ended. From any thread
   // Whether it can connect processes that srun started without PMIx; true where it cannot be told.
   static bool reaches_slurm();
 

@@ -3,13 +3,11 @@
 #include "tools/launch/heartbeat.h"
 
 #include <algorithm>
-#include <cstring>
+#include <map>
 #include <sstream>
 
 #include <arpa/inet.h>
 #include <fmt/ranges.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,20 +24,16 @@ constexpr size_t kMostAddresses = 16;  // of a process
 constexpr double kAlsoSilent = 0.6;    // of the limit: with the first of a host that is gone
 constexpr char kBeat = 'b', kReason = 'r';
 
-// The addresses of this machine that others may reach.
-std::vector<uint32_t> own_addresses() {
+std::vector<uint32_t> addresses_of(const std::vector<NetworkCard>& cards) {
   std::vector<uint32_t> out;
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return out;
-  for (const ifaddrs* each = all; each && out.size() < kMostAddresses; each = each->ifa_next) {
-    const bool usable = each->ifa_addr && each->ifa_addr->sa_family == AF_INET &&
-                        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
-    if (!usable) continue;
-    sockaddr_in address = {};
-    std::memcpy(&address, each->ifa_addr, sizeof address);
-    out.push_back(address.sin_addr.s_addr);
+  for (const NetworkCard& card : cards) {
+    for (const std::string& text : card.addresses) {
+      in_addr address = {};
+      if (out.size() == kMostAddresses || ::inet_pton(AF_INET, text.c_str(), &address) != 1)
+        continue;
+      out.push_back(address.s_addr);
+    }
   }
-  ::freeifaddrs(all);
   return out;
 }
 
@@ -72,7 +66,8 @@ double SilenceWatch::silence(size_t peer, Clock::time_point now) const {
 
 // ---------------------------------------------------------------------------- Start and end
 
-Heartbeat::Heartbeat(RankWatch& watch) : watch_(watch) {
+Heartbeat::Heartbeat(RankWatch& watch, const std::vector<NetworkCard>& cards)
+    : watch_(watch), own_(addresses_of(cards)) {
   socket_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const sockaddr_in any = socket_address(INADDR_ANY, 0);
   if (socket_ >= 0 && ::bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0) {
@@ -93,7 +88,7 @@ std::string Heartbeat::card() const {
   if (socket_ < 0 || ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     return "";
   }
-  return fmt::format("{} {}", bound.sin_port, fmt::join(own_addresses(), " "));
+  return fmt::format("{} {}", bound.sin_port, fmt::join(own_, " "));
 }
 
 void Heartbeat::start(Job job, Actions actions) {
@@ -254,20 +249,31 @@ void Heartbeat::look() {
 }
 
 void Heartbeat::note_unheard() {
-  std::vector<int> ranks;
+  std::map<std::string, std::vector<int>> ranks;  // by host and its addresses
   {
     const std::lock_guard lock(mutex_);
     if (noted_ || job_.rank != 0 || Clock::now() - started_ < 3 * job_.limit) return;
     noted_ = true;
     for (const Neighbour& neighbour : neighbours_) {
-      if (!neighbour.heard) ranks.push_back(neighbour.peer.rank);
+      if (neighbour.heard) continue;
+      std::string place = neighbour.peer.host;
+      for (const Address& address : neighbour.addresses) {
+        char text[INET_ADDRSTRLEN] = "";
+        place += std::string(", ") + ::inet_ntop(AF_INET, &address.host, text, sizeof text);
+      }
+      ranks[place].push_back(neighbour.peer.rank);
     }
   }
   if (ranks.empty()) return;
+  std::vector<std::string> texts;
+  for (const auto& [place, of_place] : ranks) {
+    texts.push_back(fmt::format("rank{} {} ({})", of_place.size() == 1 ? "" : "s",
+                                fmt::join(of_place, ", "), place));
+  }
   actions_.note(fmt::format(
-      "no heartbeat from rank{} {}: is UDP blocked between the hosts? Only runtime.timeout_s "
-      "ends the job if a host or the network fails",
-      ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")));
+      "no heartbeat from {}: is UDP blocked between the hosts? Only runtime.timeout_s ends the job "
+      "if a host or the network fails",
+      fmt::join(texts, ", ")));
 }
 
 }  // namespace fsdp::tools

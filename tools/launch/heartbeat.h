@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "comm/work_progress.h"
+#include "tools/launch/network_cards.h"
 #include "tools/launch/rank_watch.h"
 #include "tools/launch/ring_dump.h"
 
@@ -45,9 +46,9 @@ class SilenceWatch {
 
 class Heartbeat {
  public:
-  // Opens the socket; where there is no network it is never heard of. The watch outlives this, or
-  // is stopped before.
-  explicit Heartbeat(RankWatch& watch);
+  // Opens the socket; where there is no network it is never heard of. `cards`: whose addresses
+  // others may use, IPv4. The watch outlives this, or is stopped before.
+  Heartbeat(RankWatch& watch, const std::vector<NetworkCard>& cards);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -99,6 +100,7 @@ class Heartbeat {
   void note_unheard();
 
   RankWatch& watch_;
+  std::vector<uint32_t> own_;  // addresses, in the order of the network
   int socket_ = -1;
   int timer_ = -1;        // -1: it does not beat
   bool watched_ = false;  // the socket is the watch's

@@ -94,13 +94,13 @@ std::vector<Peer> find_peers(comm::Communicator& world) {
 }
 
 JobEnd::JobEnd(comm::MpiRuntime& runtime, RankWatch& watch, const RingDump& rings,
-               std::vector<Peer> peers, milliseconds limit)
+               std::vector<Peer> peers, milliseconds limit, const std::vector<NetworkCard>& cards)
     : runtime_(runtime),
       watch_(watch),
       rings_(rings),
       peers_(std::move(peers)),
       limit_(limit),
-      heartbeat_(watch) {
+      heartbeat_(watch, cards) {
   std::copy_if(peers_.begin(), peers_.end(), std::back_inserter(near_),
                [](const Peer& peer) { return peer.reachable; });
   for (size_t i = 0; i < kSpareBlocks; ++i) {

@@ -33,9 +33,11 @@ void print_rings(const RingDump& rings);
 
 class JobEnd {
  public:
-  // Collective. `limit`: of the heartbeat; 0: none.
+  // Collective. `limit`: of the heartbeat; 0: none. `cards`: on which others may reach this
+  // process.
   JobEnd(comm::MpiRuntime& runtime, RankWatch& watch, const RingDump& rings,
-         std::vector<Peer> peers, std::chrono::milliseconds limit);
+         std::vector<Peer> peers, std::chrono::milliseconds limit,
+         const std::vector<NetworkCard>& cards);
   ~JobEnd() { watch_.stop(); }
 
   // This rank's own error. From any thread.

@@ -21,10 +21,12 @@
 #include "comm/mpi_transport.h"
 #include "core/io/patience.h"
 #include "tools/launch/core_places.h"
+#include "tools/launch/foreign_launcher.h"
 #include "tools/launch/host_list.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launcher_guard.h"
+#include "tools/launch/network_cards.h"
 #include "tools/launch/openmp_variables.h"
 #include "tools/launch/start_watch.h"
 #include "tools/launch/thread_choice.h"
@@ -38,24 +40,32 @@ constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that 
 constexpr std::chrono::milliseconds kStartTurn(500);      // times the rank
 constexpr int kMostStartTurns = 10;
 
-LauncherEnvironment environment() {
-  return launcher_environment([](const char* name) { return std::getenv(name); });
-}
+const char* getenv(const char* name) { return std::getenv(name); }
+
+LauncherEnvironment environment() { return launcher_environment(getenv); }
 
 // ---------------------------------------------------------------------------- Ranks
 
 struct RankPlace {
-  int local_ranks = 1;    // in this process
-  int first_of_host = 0;  // the lowest rank on this machine
+  int local_ranks = 1;                  // in this process
+  int first_of_host = 0;                // the lowest rank on this machine
+  std::vector<NetworkCard> cards = {};  // of launch.interface
 };
 
 // `ranks`: of each its host, and other things.
 void note_idle_hosts(const std::vector<std::vector<std::string>>& ranks) {
   std::vector<std::string> hosts;
   for (const std::vector<std::string>& rank : ranks) hosts.push_back(rank[0]);
-  const std::string note =
-      idle_hosts_note(hosts, [](const char* name) { return std::getenv(name); });
+  const std::string note = idle_hosts_note(hosts, getenv);
   if (!note.empty()) print_line("note: " + note);
+}
+
+void note_network(const std::vector<std::vector<std::string>>& ranks,
+                  const std::vector<NetworkCard>& chosen) {
+  const bool one_host = std::all_of(ranks.begin(), ranks.end(),
+                                    [&](const auto& rank) { return rank[0] == ranks[0][0]; });
+  if (one_host) return;
+  print_line("note: " + network_note(chosen, network_cards(), getenv));
 }
 
 // What ranks share where it is the same: the host, its cores, a control group's CPU time.
@@ -103,6 +113,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
   if (world.rank() == 0 && !choice.note.empty()) print_line("note: " + choice.note);
   if (world.rank() == 0) note_idle_hosts(all);
+  if (world.rank() == 0) note_network(all, place.cards);
   const TransportChoice transport = [&] {
     try {
       choose_attention(world, options.attention, gpu);
@@ -139,6 +150,18 @@ void print_rings_of_error(const RingDump& rings) {
 }
 
 // ---------------------------------------------------------------------------- Transports
+
+// Empty where launch.interface is: MPI and NCCL choose.
+std::vector<NetworkCard> set_up_network(const std::string& interface, int rank) {
+  if (interface.empty()) return {};
+  const std::vector<NetworkCard> all = network_cards();
+  const std::string where = fmt::format("rank {} on {}", rank, host_name());
+  std::vector<NetworkCard> chosen = chosen_cards(interface, all, where);
+  for (const std::string& note : set_network(chosen, all)) {
+    if (rank == 0) print_line("note: " + note);
+  }
+  return chosen;
+}
 
 int launch_threads(const LaunchOptions& options, int ranks,
                    const std::function<int(RankContext&)>& body) {
@@ -187,6 +210,13 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   if (options.shared_memory_limit_mib) {
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
+  std::vector<NetworkCard> cards;
+  try {
+    cards = set_up_network(options.interface, launcher.rank);
+  } catch (const Error& error) {
+    report_error(error.what());
+    return status::kMistake;
+  }
   std::optional<LauncherGuard> guard(std::in_place);  // a copy of this process without threads
   std::optional<SignalsWait> signals(std::in_place);
   RankWatch watch;  // its thread never gets these signals
@@ -210,11 +240,13 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
                launcher.size, world.size());
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
-    job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s));
+    job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s),
+                    cards.empty() ? reaching(network_cards()) : cards);
     start.reset();
     guard.reset();
-    const int status = run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings,
-                                body, [&](const std::string& reason) { job_end->fail(reason); });
+    const int status =
+        run_rank(world, options, {.first_of_host = runtime.first_of_host(), .cards = cards}, rings,
+                 body, [&](const std::string& reason) { job_end->fail(reason); });
     job_end->finish();
     return status;
   } catch (const AgreedError& error) {
@@ -222,7 +254,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     return error.status();
   } catch (const std::exception& error) {
     if (!job_end) {
-      job_end.emplace(runtime, watch, rings, std::vector<Peer>(), std::chrono::seconds(0));
+      job_end.emplace(runtime, watch, rings, std::vector<Peer>(), std::chrono::seconds(0), cards);
     }
     job_end->fail(message_of(error));
   }
@@ -286,10 +318,8 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
   set_up_environment(options);
   RankWatch::block_signal();
   const LauncherEnvironment launcher = environment();
-  FSDP_CHECK(launcher.torch_size <= 1,
-             "RANK and WORLD_SIZE={} are set, as by torchrun: this program's ranks find each other "
-             "over MPI: mpirun -n {} fsdp ... (srun --mpi=pmix under Slurm)",
-             launcher.torch_size, launcher.torch_size);
+  FSDP_CHECK(launcher.foreign_size <= 1, "{}",
+             foreign_refusal(getenv, launcher.foreign_size, own_command()));
   if (launcher.size > 1) {
     FSDP_CHECK(options.local_ranks == 0,
                "--local-ranks {}: not under a launcher that started {} processes; choose one",
@@ -301,9 +331,10 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
         launcher.size, launcher.size);
     FSDP_CHECK(!launcher.without_pmix || comm::MpiRuntime::reaches_slurm(),
                "the launcher started {} processes, but srun gave this MPI no way to connect them: "
-               "srun --mpi=pmix fsdp ... (srun --mpi=list says what there is), or mpirun; for one "
-               "process alone: env -u SLURM_STEP_NUM_TASKS fsdp ...",
-               launcher.size);
+               "srun --mpi=pmix fsdp ... (srun --mpi=list says what there is{}), or mpirun; for "
+               "one process alone: env -u SLURM_STEP_NUM_TASKS fsdp ...",
+               launcher.size,
+               getenv("SUBMITIT_EXECUTOR") ? "; submitit: slurm_srun_args=['--mpi=pmix']" : "");
   }
   stay_on_places(launcher.rank == 0);
   const bool alone = launcher.size == 1;
@@ -403,15 +434,19 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
   const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
   const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  const int foreign = foreign_size(getenv, started, std::max(size, 0));
   const char* const ended = getenv("FSDP_ENDED_BEFORE");
   const bool connected =
       getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMIX_NAMESPACE");
   return {.started = started,
-          .rank = started ? std::max(rank, 0) : 0,
+          .rank = std::max(foreign > 1 ? number({"RANK"})
+                           : started   ? rank
+                                       : 0,
+                           0),
           .size = std::max(size, 0),
           .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
           .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
-          .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0),
+          .foreign_size = foreign,
           .restarts =
               std::max(number({"FSDP_RESTARTS"}), 0) + std::max(number({"SLURM_RESTART_COUNT"}), 0),
           .ended_before = ended ? std::atof(ended) : 0};

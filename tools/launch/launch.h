@@ -113,11 +113,9 @@ struct LauncherEnvironment {
   int size = 0;               // 0: it does not say
   bool bound = false;         // it bound this process to cores
   bool without_pmix = false;  // srun did, and not with --mpi=pmix
-  // Processes of torchrun and the like, which give a rank and a size but no way to each other: each
-  // would train alone. 0: there are none.
-  int torch_size = 0;
-  int restarts = 0;         // by `fsdp launch` and by Slurm
-  double ended_before = 0;  // by `fsdp launch`: see RankContext
+  int foreign_size = 0;       // processes of torchrun and the like: foreign_launcher.h
+  int restarts = 0;           // by `fsdp launch` and by Slurm
+  double ended_before = 0;    // by `fsdp launch`: see RankContext
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);

@@ -8,8 +8,10 @@
 
 #include <unistd.h>
 
+#include "comm/mpi_transport.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/interrupt.h"
+#include "tools/launch/network_cards.h"
 
 namespace fsdp::tools {
 namespace {
@@ -95,8 +97,13 @@ std::string StartWatch::reason_to_end() {
   }
   if (!patience_.over()) return "";
   return fmt::format(
-      "the processes of the job have not found each other within {:g} s (runtime.timeout_s)",
-      limits_.start.count() / 1000.0);
+      "{} on {}: the processes of the job have not found each other within {:g} s "
+      "(runtime.timeout_s): {}",
+      name_of(::getpid()), describe(reaching(network_cards())), limits_.start.count() / 1000.0,
+      comm::MpiRuntime::begun()
+          ? "MPI_Init is done, but first messages do not arrive: does a firewall stand between the "
+            "hosts? launch.interface chooses the network card"
+          : "MPI_Init waits for all: has the launcher started them on every host?");
 }
 
 }  // namespace fsdp::tools

@@ -59,7 +59,8 @@ struct Rank {
   ~Rank() { watch.stop(); }  // before the promises go
   int rank;
   RankWatch watch;
-  std::unique_ptr<Heartbeat> heartbeat = std::make_unique<Heartbeat>(watch);
+  std::unique_ptr<Heartbeat> heartbeat =
+      std::make_unique<Heartbeat>(watch, reaching(network_cards()));
   std::promise<std::vector<int>> silent;
   std::promise<std::string> told, note;
 };

@@ -232,12 +232,13 @@ TEST_CASE("launch: one rank per host builds what the host shares") {
 
 TEST_CASE("launch: torchrun's processes cannot find each other, and do not train alone") {
   const std::map<std::string, std::string> torch = {{"WORLD_SIZE", "4"}, {"RANK", "2"}};
-  CHECK(environment_of(torch).torch_size == 4);
-  CHECK(environment_of({{"WORLD_SIZE", "4"}}).torch_size == 0);  // set by hand
+  CHECK(environment_of(torch).foreign_size == 4);
+  CHECK(environment_of(torch).rank == 2);                          // so that one of them says it
+  CHECK(environment_of({{"WORLD_SIZE", "4"}}).foreign_size == 0);  // set by hand
   auto under_mpi = torch;
   under_mpi["OMPI_COMM_WORLD_SIZE"] = "4";
   under_mpi["OMPI_COMM_WORLD_RANK"] = "2";
-  CHECK(environment_of(under_mpi).torch_size == 0);  // a script that sets them for others
+  CHECK(environment_of(under_mpi).foreign_size == 0);  // a script that sets them for others
   const Environment rank("RANK", "0"), size("WORLD_SIZE", "4");
   CHECK(
       test::contains(test::error_of([] { launch({}, [](RankContext&) { return 0; }); }),

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/launch/backend_choice.h"
 #include "tools/launch/interrupt.h"
+#include "tools/launch/network_cards.h"
 
 namespace fsdp::tools {
 namespace {
@@ -83,7 +85,10 @@ TEST_CASE("start watch: a stopped process is named, one that runs is not") {
 }
 
 TEST_CASE("start watch: a start that takes too long") {
-  CHECK(test::contains(said_of_sibling(false, seconds(1)), "not found each other within 1 s"));
+  const std::string said = said_of_sibling(false, seconds(1));
+  CHECK(test::contains(said, "not found each other within 1 s"));
+  CHECK(test::contains(said, "(" + host_name() + ") on " + describe(reaching(network_cards()))));
+  CHECK(test::contains(said, "MPI_Init waits for all"));
 }
 
 }  // namespace

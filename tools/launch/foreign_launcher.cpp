@@ -1,0 +1,98 @@
+// The variables: torch.distributed.run, accelerate's utils/launch.py, DeepSpeed's
+// launcher/launch.py, submitit's local/local.py and helpers.py.
+#include "tools/launch/foreign_launcher.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/text/shell_word.h"
+#include "tools/launch/host_list.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr int kMostHosts = 8;  // in a line; beyond, a file has them
+
+int number(const ReadVariable& getenv, const char* name, int otherwise) {
+  const char* const text = getenv(name);
+  return text ? std::atoi(text) : otherwise;
+}
+
+const char* name_of_launcher(const ReadVariable& getenv) {
+  if (getenv("SUBMITIT_EXECUTOR") || getenv("SUBMITIT_LOCAL_NTASKS")) return "submitit";
+  return "torchrun";  // or what does as it does: only its own variables are needed
+}
+
+// By name where they are known; "HOST2" stands for the second one.
+std::vector<std::string> hosts_of(const ReadVariable& getenv, int count) {
+  std::vector<std::string> hosts;
+  if (const char* list = getenv("SLURM_JOB_NODELIST")) {
+    try {
+      hosts = expand_host_list(list);
+    } catch (const Error&) {  // said where it matters: idle_hosts_note()
+    }
+  }
+  if (static_cast<int>(hosts.size()) == count) return hosts;
+  hosts.clear();
+  const char* const first = getenv("MASTER_ADDR");
+  for (int i = 1; i <= count; ++i) {
+    hosts.push_back(i == 1 && first ? first : fmt::format("HOST{}", i));
+  }
+  return hosts;
+}
+
+// Options of mpirun and of srun.
+std::pair<std::string, std::string> places(const ReadVariable& getenv, int size) {
+  const int of_host = number(getenv, "LOCAL_WORLD_SIZE", number(getenv, "LOCAL_SIZE", size));
+  if (of_host < 1 || of_host >= size || size % of_host != 0) return {};
+  const int count = size / of_host;
+  std::string list = "--hostfile FILE";
+  if (count <= kMostHosts) {
+    std::vector<std::string> slots;
+    for (const std::string& host : hosts_of(getenv, count)) {
+      slots.push_back(fmt::format("{}:{}", host, of_host));
+    }
+    list = fmt::format("--host {}", fmt::join(slots, ","));
+  }
+  return {" " + list, fmt::format(" -N {} --ntasks-per-node {}", count, of_host)};
+}
+
+}  // namespace
+
+int foreign_size(const ReadVariable& getenv, bool started, int launched) {
+  const int local = started ? 0 : number(getenv, "SUBMITIT_LOCAL_NTASKS", 0);
+  if (number(getenv, "RANK", -1) < 0) return std::max(local, 0);
+  const int size = std::max(number(getenv, "WORLD_SIZE", 0), 0);
+  if (!started) return size;
+  // A script may set these variables for other programs; a launcher's own says that one started us.
+  const bool again = getenv("TORCHELASTIC_RUN_ID") || getenv("CROSS_SIZE");
+  return again && launched > 0 && launched != size ? size : 0;
+}
+
+std::string foreign_refusal(const ReadVariable& getenv, int size,
+                            const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const std::string& word : command) words.push_back(shell_word(word));
+  const std::string program = fmt::format("{}", fmt::join(words, " "));
+  const auto [mpirun, srun] = places(getenv, size);
+  const std::string what = getenv("RANK") ? fmt::format("RANK and WORLD_SIZE={}", size)
+                                          : fmt::format("SUBMITIT_LOCAL_NTASKS={}", size);
+  return fmt::format(
+      "{} {} set, as by {}: this program's ranks find each other over MPI: mpirun -n {}{} {}; "
+      "under Slurm: srun -n {}{} --mpi=pmix {}",
+      what, getenv("RANK") ? "are" : "is", name_of_launcher(getenv), size, mpirun, program, size,
+      srun, program);
+}
+
+std::vector<std::string> own_command() {
+  std::vector<std::string> words;
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+}  // namespace fsdp::tools
