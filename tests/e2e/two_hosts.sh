@@ -1,58 +1,39 @@
 #!/usr/bin/env bash
-# The network between two hosts goes down: every rank and the launcher end on both, with one report.
-# Two network namespaces with names of their own are the hosts.
+# Two hosts: launch.interface carries what MPI sends, a card that is not there is refused; the network goes down: every
+# rank and the launcher end on both hosts, with one report. More that can happen to two hosts: hosts_slow.sh.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
-# Requirements: S3.14.
+# Requirements: S3.13, S3.14.
 source "$(dirname "$0")/../support/e2e.sh"
+source "$(dirname "$0")/../support/hosts.sh"
 # What a report says of a rank that was in training.
 place='step [0-9]+, ((forward|backward), unit (root|blocks\.[01])|optimizer)'
-skip() { echo "[SKIP] two hosts: $*"; exit 77; }
-[ -n "${MPIRUN:-}" ] || skip "no MPI"
-$MPIRUN --version 2>&1 | grep -q 'Open MPI) 4' || skip "not Open MPI 4"
-command -v ip >/dev/null || skip "no ip (iproute2)"
-a=fsdp$$a b=fsdp$$b net=10.$((64 + $$ % 128)).$(($$ / 128 % 256))
-clean() {
-  for host in $a $b; do
-    ip netns pids "$host" 2>/dev/null | xargs -r kill -9
-    ip netns del "$host" 2>/dev/null
-  done
-  rm -rf "$scratch"
-}
-trap clean EXIT
-{ ip netns add "$a" && ip netns add "$b" && ip link add "v$$a" netns "$a" type veth peer name "v$$b" netns "$b"; } \
-  2>/dev/null || skip "not allowed to make network namespaces"
-unshare -u true 2>/dev/null || skip "not allowed to give a namespace a host name"
-i=1
-for host in $a $b; do
-  ip -n "$host" addr add "$net.$i/24" dev "v${host#fsdp}"
-  ip -n "$host" link set "v${host#fsdp}" up
-  ip -n "$host" link set lo up
-  i=$((i + 1))
-done
-cat >agent <<AGENT
-#!/bin/bash
-host=$b; shift
-exec ip netns exec \$host unshare -u bash -c 'hostname \$0; eval "\$*"' \$host "\$@"
-AGENT
-chmod +x agent
+need_hosts
+make_hosts 2
+a=${hosts[0]} b=${hosts[1]}
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
 cat >config.yaml <<'YAML'
 model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2}
 data: {train: text.txt, sequence_length: 16}
 train: {steps: 10000000, batch: 4, log_every: 10, schedule: {kind: constant}}
 runtime: {run_dir: run, heartbeat_s: 3}
+launch: {interface: eth1}
 YAML
-ip netns exec "$a" unshare -u bash -c 'hostname $0; exec "$@"' "$a" \
-  $MPIRUN --host "$net.1:2,$net.2:2" -n 4 --mca plm_rsh_agent "$PWD/agent" \
-  "$FSDP" train --config config.yaml --threads 1 >log 2>&1 </dev/null &
+# Before the ranks are connected, so that one that mpirun did not start shows it, too.
+on "$b" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$FSDP" train --config config.yaml --interface eth7 >log 2>&1
+status=$?
+grep -qxE "fsdp: launch.interface: rank 1 on $b has no network card eth7; there is .*eth0 \(10.77.0.2\), eth1 \(10.77.1.2\)" log &&
+  [ "$status" = 78 ] || { fail "eth7: status $status"; cat log; }
+
+mpirun_on 2,2 "$FSDP" train --config config.yaml --threads 1 >log 2>&1 </dev/null &
 for _ in {1..600}; do
   [ "$(cat run/metrics.jsonl 2>/dev/null | wc -l)" -ge 3 ] && break
   sleep 0.1
 done
 [ -s run/metrics.jsonl ] || { fail "no steps on two hosts"; cat log; }
 sleep 1
-ip -n "$b" link set "v$$b" down
-left() { ip netns pids "$a"; ip netns pids "$b"; }
+grep -qxF "fsdp: note: network between the hosts: eth1 (10.77.1.1), for MPI, NCCL and the heartbeat" log || fail "no line about the network"
+[ "$(sent "$b" eth1)" -gt $((10 * $(sent "$b" eth0))) ] || fail "bytes on eth0: $(sent "$b" eth0), on eth1: $(sent "$b" eth1)"
+cut "$b"
 begin=$SECONDS
 while [ -n "$(left)" ] && [ $((SECONDS - begin)) -lt 30 ]; do sleep 0.2; done
 [ -z "$(left)" ] || { fail "still running 30 s after the link went down:"; left | xargs -r ps -o pid,args -p; }
