@@ -41,8 +41,8 @@ gone() {
     fail "$name: still running after $limit s"
     left | xargs -r ps -o pid,args -p
   fi
-  echo "$name: gone after $((($(date +%s%N) - start) / 1000000)) ms: $(grep -m1 -E "$says" "$name.log")"
-  grep -qE "$says" "$name.log" || { fail "$name: no line '$says'"; cat "$name.log"; }
+  echo "$name: gone after $((($(date +%s%N) - start) / 1000000)) ms: $(grep -a -m1 -E "$says" "$name.log")"
+  grep -qaE "$says" "$name.log" || { fail "$name: no line '$says'"; cat "$name.log"; }
   left | xargs -r kill -9
   mend "$b"
 }

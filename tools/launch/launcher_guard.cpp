@@ -21,7 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kUntilKill(10000);  // after SIGTERM
 // Where the copies find what they use.
 constexpr int kLauncher = 0, kRank = 1;
 
@@ -47,6 +46,12 @@ bool ended_within(milliseconds wait) {
 
 void send_launcher(int signal) { ::syscall(SYS_pidfd_send_signal, kLauncher, signal, nullptr, 0U); }
 
+void end_launcher(milliseconds wait, milliseconds until_kill) {
+  if (ended_within(wait)) return;
+  send_launcher(SIGTERM);
+  if (!ended_within(until_kill)) send_launcher(SIGKILL);
+}
+
 // Runs `work` in a process of its own, which has the launcher's handle as file 0 and `file` as 1.
 // Returns the process; -1: there is none.
 pid_t run_apart(int launcher, int file, const std::function<void()>& work) {
@@ -65,12 +70,10 @@ pid_t run_apart(int launcher, int file, const std::function<void()>& work) {
 
 }  // namespace
 
-void end_launcher_after(milliseconds wait) {
+void end_launcher_after(milliseconds wait, milliseconds until_kill) {
   const int launcher = open_launcher();
   if (launcher < 0) return;
-  run_apart(launcher, -1, [wait] {
-    if (!ended_within(wait)) send_launcher(SIGTERM);
-  });
+  run_apart(launcher, -1, [=] { end_launcher(wait, until_kill); });
   ::close(launcher);
 }
 
@@ -82,9 +85,7 @@ LauncherGuard::LauncherGuard(milliseconds patience) {
     guard_ = run_apart(launcher, ends[0], [patience] {
       char byte = 0;
       if (::read(kRank, &byte, 1) != 0) return;  // all is well
-      if (ended_within(patience)) return;
-      send_launcher(SIGTERM);
-      if (!ended_within(kUntilKill)) send_launcher(SIGKILL);
+      end_launcher(patience, std::chrono::seconds(10));
     });
     ::close(ends[0]);
     pipe_ = ends[1];

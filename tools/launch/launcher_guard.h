@@ -8,9 +8,11 @@
 
 namespace fsdp::tools {
 
-// Sends SIGTERM to the launcher that started this process, unless it has ended by then. By a
-// process that the launcher does not know. Nothing where the launcher is none that we know.
-void end_launcher_after(std::chrono::milliseconds wait);
+// Sends SIGTERM to the launcher that started this process, unless it has ended by then, and SIGKILL
+// when it has not ended `until_kill` later: Open MPI 5 waits for its daemon of a host that is gone.
+// By a process that the launcher does not know. Nothing where the launcher is none that we know.
+void end_launcher_after(std::chrono::milliseconds wait,
+                        std::chrono::milliseconds until_kill = std::chrono::seconds(10));
 
 // While ranks find each other. Open MPI's launcher hangs when a rank dies in the middle of its
 // first words with it, and no rank may be left to say so. A process that outlives this one then

@@ -15,10 +15,10 @@ namespace {
 using std::chrono::milliseconds;
 
 // How a process called `name` ends that starts a rank and sleeps for a second: the signal, or 0.
-int end_of_launcher(const char* name, const std::function<void()>& rank) {
+int end_of_launcher(const char* name, const std::function<void()>& rank, bool deaf = false) {
   const pid_t launcher = ::fork();
   if (launcher == 0) {
-    ::signal(SIGTERM, SIG_DFL);  // doctest's handler speaks
+    ::signal(SIGTERM, deaf ? SIG_IGN : SIG_DFL);  // doctest's handler speaks
     ::prctl(PR_SET_NAME, name);
     const pid_t child = ::fork();
     if (child == 0) {
@@ -51,6 +51,9 @@ TEST_CASE("launcher guard: once the ranks know of each other the launcher is lef
 TEST_CASE("launcher guard: a launcher has some time to end by itself") {
   CHECK(end_of_launcher("mpiexec", [] { end_launcher_after(milliseconds(100)); }) == SIGTERM);
   CHECK(end_of_launcher("mpiexec", [] { end_launcher_after(milliseconds(3000)); }) == 0);
+  const auto soon = [] { end_launcher_after(milliseconds(100), milliseconds(200)); };
+  CHECK(end_of_launcher("prterun", soon) == SIGTERM);
+  CHECK(end_of_launcher("prterun", soon, true) == SIGKILL);
 }
 
 }  // namespace
