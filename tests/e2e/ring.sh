@@ -131,7 +131,7 @@ says bad_data 'rank 0 \(.*process'
 # ---- killed --------------------------------------------------------------------------------------
 start killed $MPIRUN -n 2 "$FSDP" $train
 mapped=$(shared $(pgrep -P "$pid"))
-if $MPIRUN --version 2>&1 | grep -q 'Open MPI) 4'; then
+if $MPIRUN --version 2>&1 | grep -qE '(Open MPI|OpenRTE)\) 4'; then
   [ -n "$mapped" ] || fail "killed: a job has nothing in /dev/shm that it could leave"
 fi
 kill -9 "$(rank_process 1)"
@@ -142,7 +142,7 @@ says killed 'rank 0 \(.*process'
 [ "$(grep -c '^fsdp: ' killed.log)" = 1 ] || fail "killed: more than one rank says why"
 
 # A launcher that leaves the others alone: they notice by themselves.
-if $MPIRUN --version 2>&1 | grep -q 'Open MPI) 4'; then
+if $MPIRUN --version 2>&1 | grep -qE '(Open MPI|OpenRTE)\) 4'; then
   start left_alone $MPIRUN --enable-recovery -n 3 "$FSDP" $train
   ranks=$(pgrep -P "$pid")
   kill -9 "$(rank_process 1)"
