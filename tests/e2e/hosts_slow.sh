@@ -90,7 +90,7 @@ crash "$b"
 gone crashed 30 "^fsdp: ranks 2, 3 \($b\): no sign of life for 3 s: the host is down, or the network"
 
 # ---- a slow host ----------------------------------------------------------------------------------
-job slow 2,2 model.hidden_size=256 data.sequence_length=64 train.batch=16 train.steps=40 &
+job slow 2,2 model.hidden_size=128 data.sequence_length=128 train.batch=32 train.steps=40 &
 until_lines slow 3 || fail "slow: no steps"
 ranks=$(left "$b" | xargs ps -o pid=,comm= -p | sed -n 's/ fsdp.*//p')
 while [ -n "$(left "$a")" ]; do  # short stops: each phase of each step has some
