@@ -135,7 +135,7 @@ foreach(script IN LISTS scripts)
   cmake_path(GET script STEM name)
   if(name MATCHES "_slow$")
     fsdp_entry(e2e/${name} slow 1800 2 bash ${script})
-  elseif(name MATCHES "^(interrupt|late_folder|ring)$")  # which mostly wait
+  elseif(name MATCHES "^(interrupt|late_folder|ring|two_hosts)$")  # which mostly wait
     fsdp_entry(e2e/${name} e2e 300 1 bash ${script})
   else()
     fsdp_entry(e2e/${name} e2e 300 2 bash ${script})
