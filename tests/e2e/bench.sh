@@ -72,7 +72,7 @@ expect 1 'link: expected collectives of several sizes' "${comm[@]}" --local-rank
 # What was recorded is held to; only the cases that are measured are written.
 gate=("$FSDP" bench comm --threads 1 --collectives all_gather --dtypes f32 --min-bytes 4KiB --max-bytes 4MiB --factor 1024)
 gate+=(--rounds 1 --calls 1 --gate gate.json)
-expect 1 'gate.json: cannot open: No such file' "${gate[@]}" --local-ranks 3
+expect 1 'gate.json: there is no such file; --update makes it' "${gate[@]}" --local-ranks 3
 expect 0 '^gate.json: 2 cases of 2 recorded' "${gate[@]}" --local-ranks 3 --update
 cp gate.json three.json
 expect 44 'gate.json: nothing is recorded for 2 ranks on 1 host by threads, memory of cpu \(.*\); recorded: 3 ranks on 1 host' \
@@ -82,6 +82,7 @@ expect 0 '^gate.json: 2 cases of 4 recorded' "${gate[@]}" --local-ranks 2 --upda
 sed -Ei 's/(gb_per_s":)[^,]*/\11e-9/; s/(us":)[^}]*/\11e9/' gate.json # any machine is better
 expect 0 '"gate":"passed","collective":"all_gather"' "${gate[@]}" --local-ranks 3 --gate-share 0.5 --json
 expect 44 'gate.json: no record of all_gather f32 plain of 4092 bytes for 3 ranks' "${gate[@]}" --local-ranks 3 --buffers plain
+expect 0 '^gate.json: 2 cases passed' "${gate[@]}" --local-ranks 3
 expect 44 'one rank communicates with nobody' "${gate[@]}" --update
 # A cluster that was a thousand times as fast, and less: every pair is slow.
 sed 's/busbw_gb_per_s":/&9999/' three.json >gate.json

@@ -99,6 +99,8 @@ refused() {
 refused 'launch slurm: needs runtime.run_dir, the folder that the run goes on in'
 refused --set runtime.run_dir=q train.lrr=1 'train.lrr'
 refused --set runtime.run_dir=q --vary 'train.lr=[1e-4, fast]' 'train.lr: expected a number'
+refused --set runtime.run_dir=q --vary 'runtime.run_dir=[a, b]' 'each job has a directory of its own already'
+refused --set runtime.run_dir=q runtime.end_time=1795680000 'Slurm says when the time of a job is over'
 refused --set runtime.run_dir=q --nodes 3 '-n 4: no multiple of --nodes 3'
 refused --set runtime.run_dir=q --site absent.sh 'absent.sh'
 refused --set runtime.run_dir=q --file config.yaml '--file: config.yaml is there already, and fsdp launch slurm has not written it'

@@ -100,6 +100,21 @@ same seed1 seeds/seed=1
 same seed4 seeds/seed=4
 for seed in 1 2 3 4; do [ "$(slurm_of seeds/seed=$seed array_task_id)" = $((seed - 1)) ] || fail "array: seed $seed: run_args.json"; done
 
+# Of an array only the job that was told to stop is queued again, also the one whose number is the array's.
+launch -n 2 --set runtime.run_dir=told train.steps=4000 --vary 'train.seed=[1, 2]' --submit >told.txt 2>&1
+id=$(sed -n 's/.*job \([0-9]*\) is submitted.*/\1/p' told.txt)
+for seed in 1 2; do for _ in {1..600}; do [ -s told/seed=$seed/checkpoints/last.json ] && break; sleep 0.1; done; done
+for task in 0 1; do
+  on n0 scancel --batch --signal=USR1 "${id}_$task"
+  for _ in {1..150}; do
+    restarts=$(on n0 scontrol show job -o "$id" | sed -n 's/.* ArrayTaskId=\([0-9]*\) .* Restarts=\([0-9]*\) .*/\1:\2/p' | sort | tr '\n' ' ')
+    [ "$task $restarts" = "0 0:1 1:0 " ] || [ "$task $restarts" = "1 0:1 1:1 " ] && break
+    sleep 0.1
+  done
+  [ "$task $restarts" = "0 0:1 1:0 " ] || [ "$task $restarts" = "1 0:1 1:1 " ] || fail "array: restarts after job $task was told to stop: $restarts"
+done
+on n0 scancel "$id"
+
 # 5. mpirun in place of srun.
 launch -n 2 --nodes 2 --with mpirun --set runtime.run_dir=mpirun --wait >mpirun.log 2>&1 </dev/null || { fail "mpirun: status $?"; cat mpirun.log; }
 same whole mpirun

@@ -70,7 +70,8 @@ Option add_record_options(const Command& command, CommOptions& options) {
           .add_option("--gate", options.gate_file,
                       "hold each collective to its record in this file of --update: status 46 and "
                       "the slow pairs when one falls short, 44 without its record")
-          .path();
+          .path()
+          .check(not_empty);
   const Option update =
       command
           .add_flag("--update", options.update,

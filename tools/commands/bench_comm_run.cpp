@@ -144,7 +144,9 @@ class CommRun {
     if (options_.gate_file.empty()) return {};
     std::string text;
     agree(rank_.world, [&] {
-      if (!speaks() || (options_.update && !is_there(options_.gate_file))) return;
+      const bool there = speaks() && is_there(options_.gate_file);
+      if (!speaks() || (options_.update && !there)) return;
+      FSDP_CHECK(there, "{}: there is no such file; --update makes it", options_.gate_file);
       text = read_file(options_.gate_file);
     });
     text = comm::from_first_rank(rank_.world, text);
@@ -173,6 +175,7 @@ class CommRun {
         });
     for (const HeldCase& one : held) print_held(one);
     GateVerdict verdict = check_held(held, options_.gate_file);
+    if (verdict.status == 0) say_passed(held);
     if (verdict.status != kTooSlow) return verdict;
     const HeldCase& worst = *worst_of(held);
     const std::vector<PairTable> tables =
@@ -185,6 +188,14 @@ class CommRun {
     const std::string slow = slow_pairs_text(tables);
     verdict.reason += slow.empty() ? "; no pair is slow by itself" : "; " + slow;
     return verdict;
+  }
+
+  void say_passed(const std::vector<HeldCase>& held) const {
+    if (!speaks() || options_.json) return;
+    const auto again =
+        std::count_if(held.begin(), held.end(), [](const HeldCase& one) { return one.tries > 1; });
+    fmt::print("{}: {} cases passed{}\n", options_.gate_file, held.size(),
+               again == 0 ? "" : fmt::format(", {} of them at another try", again));
   }
 
   std::vector<PairTable> find_slow_pairs(const CommCase& what, double least) {

@@ -55,7 +55,8 @@ void add_doctor_command(const Command& app, ChosenCommand& chosen) {
   command
       .add_option("--folder", options->folder,
                   "that the hosts share (default: the working directory)")
-      .path();
+      .path()
+      .check(not_empty);
   command
       .add_option("--expect", options->expect,
                   "what must be there, gpus=8,hosts=2: some of " + doctor::expectation_names())

@@ -52,8 +52,15 @@ void settle_training(SlurmOptions& options) {
   const std::string directory = config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "launch slurm: needs runtime.run_dir, the folder that the run goes on in");
+  FSDP_CHECK(config.runtime.launch.end_time == 0,
+             "launch slurm: runtime.end_time: Slurm says when the time of a job is over");
+  FSDP_CHECK(!config.data.train.empty() || !config.data.sources.empty() || config.data.synthetic(),
+             "launch slurm: data.train: expected at least one file");
   SlurmJob& job = options.job;
-  job.usual_name = fs::path(directory + "/").lexically_normal().parent_path().filename().string();
+  job.folder = fs::current_path().string();
+  job.usual_name =
+      fs::absolute(directory + "/").lexically_normal().parent_path().filename().string();
+  if (job.usual_name.empty()) job.usual_name = "fsdp";
   job.variations =
       options.vary.empty() ? std::vector<Variation>() : variations_of(options.vary, directory);
   for (const Variation& varied : job.variations) configuration(options, varied);
@@ -153,7 +160,8 @@ void add_options_of_job(const Command& command, SlurmOptions& options) {
   command
       .add_option("--site", options.site,
                   "a file of #SBATCH lines and shell commands that this cluster wants")
-      .path();
+      .path()
+      .check(not_empty);
   command
       .add_option("--sbatch", options.sbatch, "another option of sbatch: --sbatch=--partition=gpu")
       .one_value_each();
@@ -181,11 +189,15 @@ void add_launch_slurm(const Command& group, ChosenCommand& chosen) {
   command.add_option("--config", options->config, "the configuration of train").path();
   command.add_option("--set", options->overrides, "a key of it: --set train.lr=1e-4");
   add_options_of_job(command, *options);
-  command.add_option("--file", options->file, "what is written (default: fsdp.sbatch)").path();
-  command.add_flag("--print", options->print, "prints the file, writes and submits nothing");
-  command.add_flag("--submit", options->submit, "runs sbatch");
-  command.add_flag("--wait", options->wait,
-                   "the same, and follows the job: its status is the job's");
+  command.add_option("--file", options->file, "what is written (default: fsdp.sbatch)")
+      .path()
+      .check(not_empty);
+  const Option print =
+      command.add_flag("--print", options->print, "prints the file, writes and submits nothing");
+  command.add_flag("--submit", options->submit, "runs sbatch").excludes(print);
+  command
+      .add_flag("--wait", options->wait, "the same, and follows the job: its status is the job's")
+      .excludes(print);
   command.when_chosen(
       [&chosen, options] { chosen = [options] { return launch_slurm(*options); }; });
 }

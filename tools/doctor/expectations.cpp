@@ -58,7 +58,12 @@ Expectation parse_one(const std::string& text) {
 std::vector<Expectation> parse_expectations(const std::string& text) {
   std::vector<Expectation> out;
   std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) out.push_back(parse_one(part));
+  for (std::string part; std::getline(parts, part, ',');) {
+    const Expectation one = parse_one(part);
+    FSDP_CHECK(std::ranges::none_of(out, [&](const auto& other) { return other.name == one.name; }),
+               "{} is there twice", one.name);
+    out.push_back(one);
+  }
   return out;
 }
 

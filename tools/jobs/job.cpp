@@ -136,7 +136,7 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
                           count.find_first_not_of("0123456789") == std::string::npos;
       host.ranks = number ? std::atoi(count.c_str()) : 0;
     }
-    FSDP_CHECK(!host.host.empty() && host.ranks > 0,
+    FSDP_CHECK(!host.host.empty() && host.ranks > 0 && part.find(' ') == std::string::npos,
                "--hosts: expected host:ranks, such as a:4,b:4, got \"{}\"", part);
     for (size_t i = 0; i + 1 < hosts.size(); ++i) {
       FSDP_CHECK(hosts[i].host != host.host, "--hosts: {} is there twice", host.host);

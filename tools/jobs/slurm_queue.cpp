@@ -23,7 +23,26 @@ std::string line_of(const QueuedJob& job) {
   if (!job.nodes.empty() && !job.has_ended()) line += " on " + job.nodes;
   if (job.restarts > 0) line += fmt::format(", restart {}", job.restarts);
   if (job.has_ended()) line += fmt::format(", status {}", job.status);
+  const bool failed = job.has_ended() && job.state != "COMPLETED";
+  constexpr int kNoLog = 128 + 53;  // Slurm's own
+  if (failed && job.status == kNoLog) {
+    line += fmt::format("; Slurm may not have been able to open {}: is its folder there?",
+                        job.log.string());
+  } else if (failed && !job.log.empty()) {
+    line += "; " + job.log.string();
+  }
   return line;
+}
+
+// Its value may have blanks: it goes to the next name, or to the end.
+std::string path_in(const std::string& line, const std::string& name) {
+  const size_t at = line.find(name);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + name.size();
+  size_t end = std::min(line.find('=', begin), line.size());
+  if (end < line.size()) end = line.rfind(' ', end);
+  const size_t last = line.find_last_not_of(' ', end - 1);
+  return line.substr(begin, last + 1 - begin);
 }
 
 // What was appended to a file since the last call.
@@ -115,7 +134,7 @@ std::vector<QueuedJob> parse_jobs(const std::string& text) {
                      .reason = values["Reason"],
                      .nodes = values["NodeList"],
                      .restarts = std::atoi(values["Restarts"].c_str()),
-                     .log = values["StdOut"]};
+                     .log = path_in(line, " StdOut=")};
     if (values.count("ArrayTaskId") > 0)
       job.id = values["ArrayJobId"] + "_" + values["ArrayTaskId"];
     if (job.nodes == "(null)") job.nodes.clear();

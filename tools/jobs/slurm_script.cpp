@@ -61,6 +61,7 @@ Options own_options(const SlurmJob& job) {
   const auto add = [&](const std::string& name, const std::string& value) {
     options.push_back({name, value, ""});
   };
+  add("--chdir", job.folder);
   if (!job.name.empty()) add("--job-name", job.name);
   if (of_node > 0) add("--nodes", std::to_string(ranks / of_node));
   add("--ntasks", std::to_string(ranks));
@@ -76,6 +77,15 @@ Options own_options(const SlurmJob& job) {
     add("--array", fmt::format("0-{}{}", job.variations.size() - 1, limit));
   }
   return options;
+}
+
+// sbatch reads a line as a shell would.
+void check_quotes(const SbatchOption& option) {
+  const std::string& value = option.value;
+  const bool closed = std::count(value.begin(), value.end(), '"') % 2 == 0;
+  FSDP_CHECK(closed && value.find_first_of("'\\\n") == std::string::npos,
+             "{}: expected a text without quotes that sbatch would read, got {}", option.name,
+             value);
 }
 
 void put_given(Options& all, const Options& given) {
@@ -102,6 +112,7 @@ std::string header(const SlurmJob& job) {
              "--time {}: the run would be told to save at its start: --grace is {} s", time->value,
              job.grace);
   std::string text;
+  for (const SbatchOption& option : all) check_quotes(option);
   for (const SbatchOption& option : all) text += "#SBATCH " + option.text() + "\n";
   return text;
 }
@@ -135,7 +146,7 @@ std::string script_mark() { return "#!/bin/bash\n# A job of Slurm, written by fs
 std::string slurm_script(const SlurmJob& job) {
   std::string site;
   for (const std::string& line : job.site.lines) site += line + "\n";
-  return script_mark() + " Submit it where it was written: sbatch FILE\n" + header(job) +
+  return script_mark() + " Submit it: sbatch FILE\n" + header(job) +
          R"(
 # The signal before the limit comes to this shell alone, and so may scancel's.
 launched= signalled=

@@ -21,6 +21,7 @@ namespace fsdp::tools {
 
 struct SlurmJob {
   Job job;                 // its launcher: srun or mpirun
+  std::string folder;      // in which the job runs, absolute
   std::string name;        // as given
   std::string usual_name;  // where neither a person nor the site gives one
   int nodes = 0;           // 0: Slurm chooses

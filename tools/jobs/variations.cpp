@@ -23,7 +23,10 @@ Varied parse(const std::string& given) {
   FSDP_CHECK(equal > 0 && values,
              "--vary {}: expected a key and a list of values, such as train.lr=[1e-4, 3e-4]",
              given);
-  return {given.substr(0, equal), *values};
+  const std::string key = given.substr(0, equal);
+  FSDP_CHECK(key != "runtime.run_dir", "--vary {}: each job has a directory of its own already",
+             given);
+  return {key, *values};
 }
 
 // What of a text a path can hold without surprise.

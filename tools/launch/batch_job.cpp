@@ -41,7 +41,8 @@ std::optional<BatchJob> batch_job() { return batch_job(environment); }
 
 int64_t end_of_batch_job(const GetVariable& getenv,
                          const std::function<std::string(const std::string& command)>& ask) {
-  if (const char* const end = getenv("SLURM_JOB_END_TIME")) return std::max(0LL, std::atoll(end));
+  const int64_t end = std::atoll(text_of(getenv("SLURM_JOB_END_TIME")).c_str());
+  if (end > 0) return end;
   const std::string id = text_of(getenv("SLURM_JOB_ID"));
   if (id.empty() || id.find_first_not_of("0123456789") != std::string::npos) return 0;
   return unix_time_of(ask("squeue --noheader --jobs=" + id + " --format=%e 2>/dev/null"));

@@ -153,7 +153,7 @@ int TrainingRun::run() {
   if (totals.signal != 0) {
     // A launcher makes SIGTERM of every signal.
     const bool translated = rank_.under_launcher && totals.signal != SIGUSR1;
-    const std::string_view what = translated ? "a signal" : name_of_signal(totals.signal);
+    const std::string what = translated ? "a signal" : reason_to_stop(totals.signal);
     say(fmt::format("stopped by {} after step {}", what, totals.steps));
   }
   keep_directory();
@@ -386,7 +386,7 @@ void TrainingRun::take_directory() {
                        .facts = facts()});
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+    write_file_atomically(directory_ / "config.yaml", stored_config());
     write_skipped_rows(directory_, data_.skipped_rows());
     begin_progress();
   });
@@ -420,7 +420,7 @@ void TrainingRun::keep_directory() {
     if (!speaks() || std::filesystem::exists(directory_ / "config.yaml", unreadable)) return;
     if (unreadable) return;
     std::filesystem::create_directories(directory_);
-    write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+    write_file_atomically(directory_ / "config.yaml", stored_config());
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
                     directory_.string()));
   });

@@ -116,6 +116,8 @@ class TrainingRun {
   std::function<void(int64_t step)> note_unit_hashes();
   TrainerOptions trainer_options();
   void begin_job_time();
+  std::string stored_config() const;
+  std::string reason_to_stop(int signal) const;
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;

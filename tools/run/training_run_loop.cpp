@@ -1,6 +1,7 @@
 // The steps of a run: which batches they have, what goes on beside them, and how the loop ends.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include <fmt/chrono.h>
 
@@ -106,6 +107,19 @@ void TrainingRun::begin_job_time() {
   say(fmt::format("the time of the job is over at {:%Y-%m-%d %H:%M:%S} ({})",
                   fmt::localtime(static_cast<std::time_t>(end)),
                   launch.end_time > 0 ? "runtime.end_time" : "Slurm"));
+}
+
+// On rank 0.
+std::string TrainingRun::reason_to_stop(int signal) const {
+  if (signal == SIGUSR1 && job_time_ && job_time_->stops()) return "the end of the job's time";
+  return std::string(name_of_signal(signal));
+}
+
+// The end of a job's time belongs to one start.
+std::string TrainingRun::stored_config() const {
+  config::TrainConfig stored = plan_.config;
+  stored.runtime.launch.end_time = 0;
+  return config::to_yaml(stored);
 }
 
 TrainTotals TrainingRun::train() {

@@ -91,7 +91,7 @@ RunCheckpoints& TrainingRun::checkpoints() {
   facts.program = source_commit();
   facts.run = id_;
   facts.device = device();
-  facts.config = config::to_yaml(plan_.config);
+  facts.config = stored_config();
   facts.model = models::config_json(model_, "");
   facts.data = data_.hashes();
   facts.data[kValidationTokens] = data_.validation_hash();
@@ -208,7 +208,7 @@ void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
 RunEnd TrainingRun::end_of(const TrainTotals& totals) const {
   RunEnd end = {.status = status_after(totals.signal), .last_durable_step = durable_step_};
   if (totals.signal == 0) return {status::kDone, "done", durable_step_};
-  end.reason = fmt::format("stopped by {}", name_of_signal(totals.signal));
+  end.reason = "stopped by " + reason_to_stop(totals.signal);
   if (end.status == status::kStartAgain && durable_step_ < totals.steps) {
     end.status = status::kNotDurable;
     end.reason += "; " + failed_checkpoint_;

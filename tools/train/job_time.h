@@ -18,6 +18,9 @@ class JobTime {
   void step_took(double seconds) { longest_step_s_ = std::max(longest_step_s_, seconds); }
   void save_took(double seconds) { save_s_ = seconds; }
   double needed_s() const { return 2 * save_s_ + longest_step_s_ + grace_s_; }
+  // That the run was told to stop for it.
+  void stop() { stops_ = true; }
+  bool stops() const { return stops_; }
   // `now`: Unix time.
   bool is_over(double now) const { return end_ > 0 && end_ - now < needed_s(); }
   double left_s(double now) const { return end_ - now; }
@@ -25,6 +28,7 @@ class JobTime {
  private:
   double end_, grace_s_, save_s_;
   double longest_step_s_ = 0;
+  bool stops_ = false;
 };
 
 }  // namespace fsdp::tools

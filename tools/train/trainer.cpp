@@ -60,6 +60,7 @@ void Trainer::watch_time() {
       fmt::format("the time of the job is over in {:.0f} s (runtime.end_time); {:.0f} s are kept "
                   "for the end of a step and a checkpoint: the run stops",
                   options_.time->left_s(unix_time()), options_.time->needed_s()));
+  options_.time->stop();
   std::raise(SIGUSR1);
 }
 

@@ -67,7 +67,7 @@ TEST_CASE("job: ranks on several hosts") {
   job.ranks = 8;
   CHECK(test::error_of([&] { command_of(job, kHost, false); }) ==
         "launch: 8 ranks, but --hosts has 7");
-  for (const char* wrong : {"", "a:", "a:0", "a:4,", ":3", "a:x", "a:-1"}) {
+  for (const char* wrong : {"", "a:", "a:0", "a:4,", ":3", "a:x", "a:-1", "a:1, b:1"}) {
     CAPTURE(wrong);
     CHECK(test::contains(test::error_of([&] { parse_hosts(wrong); }), "expected host:ranks"));
   }

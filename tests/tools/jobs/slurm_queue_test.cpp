@@ -39,8 +39,10 @@ TEST_CASE("queue: what scontrol prints") {
       "JobId=13 ArrayJobId=12 ArrayTaskId=1 JobName=a JobState=FAILED Reason=NonZeroExitCode "
       "Restarts=2 ExitCode=75:0 "
       "NodeList=n[0-1] StdOut=/tmp/a.log\n"
-      "JobId=14 JobState=CANCELLED ExitCode=0:15\n");
-  REQUIRE(jobs.size() == 3);
+      "JobId=14 JobState=CANCELLED ExitCode=0:15\n"
+      "JobId=15 JobState=RUNNING StdOut=/tmp/two words-15.log Power= \n");
+  REQUIRE(jobs.size() == 4);
+  CHECK(jobs[3].log == "/tmp/two words-15.log");
   CHECK(jobs[0].id == "12_2-3%1");
   CHECK(jobs[0].nodes.empty());
   CHECK(!jobs[0].has_ended());
@@ -95,6 +97,12 @@ TEST_CASE("queue: the status is the job's") {
   CHECK(follow_answers({{line("FAILED", "", "78:0"), 0}}).status == 78);
   CHECK(follow_answers({{line("TIMEOUT", "", "0:0"), 0}}).status == 1);
   CHECK(follow_answers({{line("COMPLETED") + line("FAILED", "", "12:0"), 0}}).status == 12);
+  const Followed unopened =
+      follow_answers({{line("FAILED", "StdOut=/tmp/absent/1.log", "0:53"), 0}});
+  CHECK(unopened.said == Words{"job 12: FAILED, status 181; Slurm may not have been able to open "
+                               "/tmp/absent/1.log: is its folder there?"});
+  CHECK(follow_answers({{line("FAILED", "StdOut=/tmp/1.log", "3:0"), 0}}).said ==
+        Words{"job 12: FAILED, status 3; /tmp/1.log"});
   // Of an array, Slurm has forgotten the first when the second ends.
   const std::string second = "JobId=13 ArrayJobId=12 ArrayTaskId=1 ";
   CHECK(follow_answers(

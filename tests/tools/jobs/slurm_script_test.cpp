@@ -7,7 +7,7 @@
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
-#include "tools/jobs/shell.h"
+#include "tools/launch/shell.h"
 
 namespace fsdp::tools {
 namespace {
@@ -17,6 +17,7 @@ SlurmJob job_of(int ranks) {
                   .ranks = ranks,
                   .program = "/bin/fsdp",
                   .arguments = {"train", "--config", "my config.yaml"}},
+          .folder = "/work of/me",
           .usual_name = "mine"};
 }
 
@@ -46,11 +47,12 @@ TEST_CASE("slurm script: a job on GPUs, with the site's part") {
               .lines = {"module load openmpi"}};
   job.options = {{"--partition", "gpu", "--sbatch"}};
   CHECK(slurm_script(job) == R"(#!/bin/bash
-# A job of Slurm, written by fsdp launch slurm. Submit it where it was written: sbatch FILE
+# A job of Slurm, written by fsdp launch slurm. Submit it: sbatch FILE
 #SBATCH --job-name=mine
 #SBATCH --output=%j.txt
 #SBATCH --account=abc
 #SBATCH --time=4:00:00
+#SBATCH --chdir="/work of/me"
 #SBATCH --nodes=2
 #SBATCH --ntasks=8
 #SBATCH --ntasks-per-node=4
@@ -181,6 +183,15 @@ TEST_CASE("slurm script: a limit that is over before the run may begin") {
                        "--time 5: the run would be told to save at its start: --grace is 300 s"));
   job.grace = 60;
   CHECK(has(job, "--signal=B:USR1@60"));
+}
+
+TEST_CASE("slurm script: a text that sbatch would read otherwise is refused") {
+  SlurmJob job = job_of(1);
+  for (const char* name : {"it's", "a\\b", "half \"a name"}) {
+    job.name = name;
+    CHECK(test::contains(test::error_of([&] { slurm_script(job); }),
+                         "--job-name: expected a text without quotes"));
+  }
 }
 
 TEST_CASE("slurm script: how ranks lie on nodes") {

@@ -1,4 +1,5 @@
 // The jobs of a small sweep.
+// Requirements: S2.1.
 #include "tools/jobs/variations.h"
 
 #include <doctest/doctest.h>
@@ -38,6 +39,7 @@ TEST_CASE("variations: what is no list, or the same twice, is refused") {
     CAPTURE(wrong);
     CHECK(test::contains(refusal({wrong}), "expected a key and a list of values"));
   }
+  CHECK(test::contains(refusal({"runtime.run_dir=[a, b]"}), "each job has a directory of its own"));
   CHECK(test::contains(refusal({"train.lr=[1]", "train.lr=[2]"}), "train.lr is varied twice"));
   CHECK(refusal({"a.b=[x/y, x_y]"}) == "--vary: two jobs would have the directory r/b=x_y");
   CHECK(

@@ -46,6 +46,8 @@ TEST_CASE("batch job: when its time is over") {
   CHECK(end({}, "") == 0);
   CHECK(end({{"SLURM_JOB_END_TIME", "1795680000"}, {"SLURM_JOB_ID", "7"}}, "") == 1795680000);
   CHECK(asked.empty());
+  CHECK(end({{"SLURM_JOB_END_TIME", "soon"}, {"SLURM_JOB_ID", "7"}}, "") == 0);
+  CHECK(!asked.empty());
   ::setenv("TZ", "UTC", 1);
   CHECK(end({{"SLURM_JOB_ID", "7"}}, "2026-11-26T08:00:00\n") == 1795680000);
   ::unsetenv("TZ");
