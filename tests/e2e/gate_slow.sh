@@ -26,7 +26,7 @@ for i in 1 2 3; do
   host=${hosts[i - 1]}
   ip netns add "$host"
   ip -n "$host" link set lo up
-  ip link add eth0 netns "$host" type veth peer name "h$i-0" netns $switch
+  ip -n $switch link add "h$i-0" type veth peer name eth0 netns "$host"
   ip -n $switch link set "h$i-0" master br0 up
   ip -n "$host" addr add "$net.0.$i/24" dev eth0
   ip -n "$host" link set eth0 up

@@ -66,6 +66,18 @@ grep -qxF "fsdp: note: network between the hosts: MPI and NCCL choose among eth0
   fail "two_hosts: no line about the network"
 grep -q 'network between' one_host.log && fail "one_host: a line about the network"
 
+# ---- fsdp launch mpirun --hosts ---------------------------------------------------------------------
+job calm 2,2 train.steps=400 checkpoint.every=50 || { fail "calm: status $?"; cat calm.log; }
+# Rank 0 is on the other host than the parent of the job.
+on "$a" "$FSDP" launch mpirun --hosts 10.77.0.2:2,10.77.0.1:2 --restart 5 -- train --config config.yaml \
+  --set runtime.run_dir=launched train.steps=400 checkpoint.every=50 >launched.log 2>&1 </dev/null &
+parent=$!
+for i in {1..600}; do [ -s launched/checkpoints/last.json ] && break; sleep 0.1; done
+left "$b" | xargs ps -o pid=,comm= -p | sed -n 's/ fsdp.*//p' | tail -1 | xargs -r kill -9
+wait $parent || { fail "launched: status $?"; cat launched.log; }
+[ "$(summary launched weights_hash)" = "$(summary calm weights_hash)" ] || fail "launched: another weights_hash"
+[ "$(summary launched restarts)" = 1 ] && grep -q '"restarts": 1' launched/run_args.json || { fail "launched: restarts: $(summary launched restarts)"; cat launched.log; }
+
 # ---- the network ----------------------------------------------------------------------------------
 begin training 2,2 $hybrid
 cut "$b"
@@ -117,8 +129,9 @@ grep -qE "^fsdp: checkpoint.every: rank [23] on $b does not see what rank 0 on $
 ip link add only netns "$a" type veth peer name other netns "$a"
 ip -n "$a" addr add 10.78.0.1/24 dev only
 ip -n "$a" link set only up
-job lacks 2,2 launch.interface=only && fail "lacks: status 0"
-gone lacks 10 "^fsdp: launch.interface: rank [23] on $b has no network card only; there is .*eth0 \(10.77.0.2\)"
+job lacks 2,2 launch.interface=only
+[ $? = 78 ] || { fail "lacks: another status than 78"; cat lacks.log; }
+gone lacks 1 "^fsdp: launch.interface: rank [23] on $b has no network card only; there is .*eth0 \(10.77.0.2\)"
 
 # ---- messages that do not arrive -------------------------------------------------------------------
 # While the processes look for each other; those of the launcher do arrive.

@@ -18,11 +18,10 @@ train: {steps: 10000000, batch: 4, log_every: 10, schedule: {kind: constant}}
 runtime: {run_dir: run, heartbeat_s: 3}
 launch: {interface: eth1}
 YAML
-# Before the ranks are connected, so that one that mpirun did not start shows it, too.
-on "$b" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 "$FSDP" train --config config.yaml --interface eth7 >log 2>&1
+mpirun_on 1,1 "$FSDP" train --config config.yaml --interface eth7 >log 2>&1 </dev/null
 status=$?
-grep -qxE "fsdp: launch.interface: rank 1 on $b has no network card eth7; there is .*eth0 \(10.77.0.2\), eth1 \(10.77.1.2\)" log &&
-  [ "$status" = 78 ] || { fail "eth7: status $status"; cat log; }
+grep -qE "^fsdp: launch.interface: rank 0 on $a has no network card eth7; there is .*eth0 \(10.77.0.1\), eth1 \(10.77.1.1\)$" log &&
+  [ "$status" = 78 ] && [ "$(grep -c '^fsdp: ' log)" = 1 ] || { fail "eth7: status $status"; cat log; }
 
 mpirun_on 2,2 "$FSDP" train --config config.yaml --threads 1 >log 2>&1 </dev/null &
 for _ in {1..600}; do

@@ -39,7 +39,7 @@ make_hosts() {
     ip netns add "$host"
     ip -n "$host" link set lo up
     for card in 0 1; do
-      ip link add eth$card netns "$host" type veth peer name "h$i-$card" netns $switch
+      ip -n $switch link add "h$i-$card" type veth peer name eth$card netns "$host"
       ip -n $switch link set "h$i-$card" master br$card up
       ip -n "$host" addr add "10.77.$card.$i/24" dev eth$card
       ip -n "$host" link set eth$card up

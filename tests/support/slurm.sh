@@ -24,7 +24,7 @@ slurm_start() {
   for ((i = 0; i < count; ++i)); do
     node=n$i
     ip netns add $tag$node
-    ip link add eth0 netns $tag$node type veth peer name p$node netns ${tag}sw
+    ip -n ${tag}sw link add p$node type veth peer name eth0 netns $tag$node
     ip -n ${tag}sw link set p$node master br0 up
     ip -n $tag$node addr add $net.$((i + 1))/24 dev eth0
     ip -n $tag$node link set eth0 up

@@ -65,6 +65,8 @@ void add_doctor_command(const Command& app, ChosenCommand& chosen) {
       .from_to(int64_t{1}, int64_t{100});
   command.add_flag("--json", options->json, "print JSON");
   add_rank_options(command, options->launch);
+  command.add_option("--interface", options->launch.interface,
+                     "network cards of MPI, as launch.interface of train");
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch, [&](RankContext& rank) { return run_doctor(*options, rank); });

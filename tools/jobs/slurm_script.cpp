@@ -152,7 +152,9 @@ std::string slurm_script(const SlurmJob& job) {
 launched= signalled=
 pass_on() {
   signalled=$1
-  [ -z "$launched" ] || kill "-$1" "$launched" 2>/dev/null
+  [ -n "$launched" ] && kill "-$1" "$launched" 2>/dev/null
+  # A process that has just begun does not listen yet; it takes USR1 any number of times.
+  [ "$1" = USR1 ] && sleep 1 && kill -USR1 "$launched" 2>/dev/null
 }
 trap 'pass_on USR1' USR1
 trap 'pass_on TERM' TERM
@@ -165,7 +167,7 @@ export NCCL_DEBUG=${NCCL_DEBUG:-WARN} UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-warn}
 )" + choice_of_variation(job) +
          launch_line(job) + R"( &
 launched=$!
-[ -z "$signalled" ] || pass_on "$signalled"
+[ -z "$signalled" ] || { sleep 1; pass_on "$signalled"; }
 # A signal ends a wait, and the process is waited for again.
 while signalled=; wait $launched; status=$?; [ -n "$signalled" ]; do :; done
 # 75: the checkpoint is on the disk, and the run has more to do.

@@ -45,7 +45,8 @@ int64_t end_of_batch_job(const GetVariable& getenv,
   if (end > 0) return end;
   const std::string id = text_of(getenv("SLURM_JOB_ID"));
   if (id.empty() || id.find_first_not_of("0123456789") != std::string::npos) return 0;
-  return unix_time_of(ask("squeue --noheader --jobs=" + id + " --format=%e 2>/dev/null"));
+  return unix_time_of(ask("env SLURM_TIME_FORMAT=standard squeue --noheader --jobs=" + id +
+                          " --format=%e 2>/dev/null"));
 }
 
 int64_t end_of_batch_job() { return end_of_batch_job(environment, answer_to); }

@@ -67,7 +67,7 @@ int foreign_size(const ReadVariable& getenv, bool started, int launched) {
   const int local = started ? 0 : number(getenv, "SUBMITIT_LOCAL_NTASKS", 0);
   if (number(getenv, "RANK", -1) < 0) return std::max(local, 0);
   const int size = std::max(number(getenv, "WORLD_SIZE", 0), 0);
-  if (!started) return size;
+  if (!started) return std::max(size, local);
   // A script may set these variables for other programs; a launcher's own says that one started us.
   const bool again = getenv("TORCHELASTIC_RUN_ID") || getenv("CROSS_SIZE");
   return again && launched > 0 && launched != size ? size : 0;
@@ -83,7 +83,8 @@ std::string foreign_refusal(const ReadVariable& getenv, int size,
                                           : fmt::format("SUBMITIT_LOCAL_NTASKS={}", size);
   return fmt::format(
       "{} {} set, as by {}: this program's ranks find each other over MPI: mpirun -n {}{} {}; "
-      "under Slurm: srun -n {}{} --mpi=pmix {}",
+      "under Slurm: srun -n {}{} --mpi=pmix {}; where the variables are left over: env -u RANK -u "
+      "WORLD_SIZE -u SUBMITIT_LOCAL_NTASKS -u TORCHELASTIC_RUN_ID fsdp ...",
       what, getenv("RANK") ? "are" : "is", name_of_launcher(getenv), size, mpirun, program, size,
       srun, program);
 }

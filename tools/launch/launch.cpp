@@ -201,6 +201,18 @@ int launch_threads(const LaunchOptions& options, int ranks,
   return status;
 }
 
+// A job on one host needs no network.
+void check_cards(comm::Communicator& world, const std::string& refused) {
+  const std::vector<std::string> all = world.exchange(refused), hosts = world.exchange(host_name());
+  const bool one_host = std::count(hosts.begin(), hosts.end(), hosts[0]) == world.size();
+  const auto text =
+      std::find_if(all.begin(), all.end(), [](const auto& each) { return !each.empty(); });
+  if (text == all.end()) return;
+  if (!one_host) throw AgreedError(*text, status::kMistake);
+  if (world.rank() == 0)
+    print_line("note: " + *text + "; the ranks are on one host, and need none");
+}
+
 int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
                    const std::function<int(RankContext&)>& body) {
   comm::HostMemoryOptions memory = {
@@ -211,11 +223,11 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
   std::vector<NetworkCard> cards;
+  std::string refused_card;  // said when the ranks can tell each other
   try {
     cards = set_up_network(options.interface, launcher.rank);
   } catch (const Error& error) {
-    report_error(error.what());
-    return status::kMistake;
+    refused_card = error.what();
   }
   std::optional<LauncherGuard> guard(std::in_place);  // a copy of this process without threads
   std::optional<SignalsWait> signals(std::in_place);
@@ -240,8 +252,9 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
                launcher.size, world.size());
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
+    check_cards(world, refused_card);
     job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s),
-                    cards.empty() ? reaching(network_cards()) : cards);
+                    has_ipv4(cards) ? cards : reaching(network_cards()));
     start.reset();
     guard.reset();
     const int status =
@@ -318,7 +331,7 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
   set_up_environment(options);
   RankWatch::block_signal();
   const LauncherEnvironment launcher = environment();
-  FSDP_CHECK(launcher.foreign_size <= 1, "{}",
+  FSDP_CHECK(launcher.foreign_size <= 1 || options.local_ranks > 0, "{}",
              foreign_refusal(getenv, launcher.foreign_size, own_command()));
   if (launcher.size > 1) {
     FSDP_CHECK(options.local_ranks == 0,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include <arpa/inet.h>
 #include <fmt/ranges.h>
@@ -23,22 +24,32 @@ constexpr const char* kOpenMpi = "OMPI_MCA_btl_tcp_if_include";
 constexpr const char* kOpenMpiExcludes = "OMPI_MCA_btl_tcp_if_exclude";
 constexpr const char* kNcclSockets = "NCCL_SOCKET_IFNAME";
 
-std::vector<std::string> adapters_of(const fs::path& card) {
+// Of a bond, a VLAN or a bridge: those of the cards below it.
+void add_adapters(const fs::path& card, std::set<std::string>& out) {
   int port = 0;  // of the adapter, from 0
   std::ifstream(card / "dev_port") >> port;
-  std::vector<std::string> out;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(card / "device" / "infiniband", none)) {
     const bool has = fs::exists(entry.path() / "ports" / std::to_string(port + 1), none);
-    out.push_back(fmt::format("{}:{}", entry.path().filename().string(), has ? port + 1 : 1));
+    out.insert(fmt::format("{}:{}", entry.path().filename().string(), has ? port + 1 : 1));
   }
-  std::sort(out.begin(), out.end());
-  return out;
+  for (const auto& entry : fs::directory_iterator(card, none)) {
+    if (entry.path().filename().string().starts_with("lower_")) add_adapters(entry.path(), out);
+  }
+}
+
+std::vector<std::string> adapters_of(const fs::path& card) {
+  std::set<std::string> out;
+  add_adapters(card, out);
+  return {out.begin(), out.end()};
 }
 
 std::string text_of(const sockaddr& address) {
   const bool four = address.sa_family == AF_INET;
   if (!four && address.sa_family != AF_INET6) return "";
+  // Every card with a cable has one: it says nothing about a network.
+  if (!four && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr))
+    return "";
   char text[NI_MAXHOST] = "";
   const socklen_t bytes = four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   ::getnameinfo(&address, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
@@ -117,6 +128,13 @@ std::vector<NetworkCard> reaching(const std::vector<NetworkCard>& cards) {
   return out;
 }
 
+bool has_ipv4(const std::vector<NetworkCard>& cards) {
+  return std::any_of(cards.begin(), cards.end(), [](const NetworkCard& card) {
+    return std::any_of(card.addresses.begin(), card.addresses.end(),
+                       [](const std::string& text) { return text.find(':') == std::string::npos; });
+  });
+}
+
 std::vector<NetworkCard> chosen_cards(const std::string& interface,
                                       const std::vector<NetworkCard>& cards,
                                       const std::string& where) {
@@ -124,13 +142,14 @@ std::vector<NetworkCard> chosen_cards(const std::string& interface,
   for (const std::string& name : names_in(interface)) {
     const auto card = std::find_if(cards.begin(), cards.end(),
                                    [&](const NetworkCard& c) { return c.name == name; });
-    FSDP_CHECK(card != cards.end(), "launch.interface: {} has no network card {}; there is {}",
-               where, name, describe(cards));
+    if (card == cards.end()) continue;  // of another host
     FSDP_CHECK(card->up && !card->addresses.empty(),
                "launch.interface: {}: the network card {} {}; there is {}", where, name,
                card->up ? "has no address" : "is down", describe(cards));
     chosen.push_back(*card);
   }
+  FSDP_CHECK(!chosen.empty(), "launch.interface: {} has no network card {}; there is {}", where,
+             interface, describe(cards));
   return chosen;
 }
 
@@ -148,7 +167,7 @@ std::vector<std::pair<std::string, std::string>> network_variables(
       {kNcclSockets, "=" + list}};  // =: whole names, no beginnings of names
   if (!adapters.empty()) {
     out.emplace_back("NCCL_IB_HCA", fmt::format("={}", fmt::join(adapters, ",")));
-  } else if (!adapters_of(all).empty()) {
+  } else if (!adapters_of(all).empty() && !std::getenv("NCCL_IB_HCA")) {
     out.emplace_back("NCCL_IB_DISABLE", "1");
   }
   return out;
@@ -156,11 +175,14 @@ std::vector<std::pair<std::string, std::string>> network_variables(
 
 std::vector<std::string> set_network(const std::vector<NetworkCard>& chosen,
                                      const std::vector<NetworkCard>& all) {
-  const char* const excluded = std::getenv(kOpenMpiExcludes);
-  FSDP_CHECK(!excluded || std::getenv(kOpenMpi),
-             "launch.interface: {}={} is set, too: Open MPI takes one of the two", kOpenMpiExcludes,
-             excluded);
   std::vector<std::string> notes;
+  const char* const excluded = std::getenv(kOpenMpiExcludes);
+  if (excluded && !std::getenv(kOpenMpi)) {
+    notes.push_back(
+        fmt::format("launch.interface takes the place of {}={}: Open MPI takes one of the two",
+                    kOpenMpiExcludes, excluded));
+    ::unsetenv(kOpenMpiExcludes);
+  }
   for (const auto& [name, value] : network_variables(chosen, all)) {
     ::setenv(name.c_str(), value.c_str(), 0);
     const std::string now = std::getenv(name.c_str());
@@ -175,10 +197,16 @@ std::string network_note(const std::vector<NetworkCard>& chosen,
                          const std::vector<NetworkCard>& all,
                          const std::function<const char*(const char*)>& getenv) {
   if (!chosen.empty()) {
-    const std::vector<std::string> adapters = adapters_of(chosen);
-    return fmt::format("network between the hosts: {}{}, for MPI, NCCL and the heartbeat",
-                       describe(chosen),
-                       adapters.empty() ? "" : fmt::format(" with {}", fmt::join(adapters, ", ")));
+    const std::vector<std::string> adapters = adapters_of(chosen), others = adapters_of(all);
+    std::string note = fmt::format(
+        "network between the hosts: {}{}, for MPI, NCCL and the heartbeat", describe(chosen),
+        adapters.empty() ? "" : fmt::format(" with {}", fmt::join(adapters, ", ")));
+    if (adapters.empty() && !others.empty()) {
+      const char* const kept = getenv("NCCL_IB_HCA");
+      note += kept ? fmt::format("; NCCL_IB_HCA={}", kept)
+                   : fmt::format("; {} without use (NCCL_IB_DISABLE)", fmt::join(others, ", "));
+    }
+    return note;
   }
   std::string note = fmt::format(
       "network between the hosts: MPI and NCCL choose among {}; launch.interface names one",

@@ -26,8 +26,12 @@ std::string describe(const std::vector<NetworkCard>& cards);
 // Those by which other hosts may be reached: they are up and have an address.
 std::vector<NetworkCard> reaching(const std::vector<NetworkCard>& cards);
 
-// The cards of launch.interface, "ib0,eth0". `where`: "rank 2 on node1". Error, with the list of
-// cards, when the host lacks one of them or it is down or has no address.
+// For the heartbeat.
+bool has_ipv4(const std::vector<NetworkCard>& cards);
+
+// The cards of launch.interface, "ib0,eth0", that this host has: hosts may name theirs differently.
+// `where`: "rank 2 on node1". Error, with the list of cards, when the host has none of them, or one
+// is down or has no address.
 std::vector<NetworkCard> chosen_cards(const std::string& interface,
                                       const std::vector<NetworkCard>& cards,
                                       const std::string& where);

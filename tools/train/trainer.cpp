@@ -57,7 +57,7 @@ bool Trainer::is_due(int64_t step) const {
 void Trainer::watch_time() {
   if (!options_.time || received_interrupt() != 0 || !options_.time->is_over(unix_time())) return;
   progress_.note(
-      fmt::format("the time of the job is over in {:.0f} s (runtime.end_time); {:.0f} s are kept "
+      fmt::format("the time of the job is over in {:.0f} s; {:.0f} s are kept "
                   "for the end of a step and a checkpoint: the run stops",
                   options_.time->left_s(unix_time()), options_.time->needed_s()));
   options_.time->stop();

@@ -52,7 +52,7 @@ TEST_CASE("a folder of each host's own: who is not seen, and what mounts it") {
   CHECK(b.checks(kNfs)[0] == Check{.name = "folder",
                                    .value = path + ": files of a are not there",
                                    .state = State::kFail,
-                                   .fix = "mount -t nfs4 'srv:/home' /home"});
+                                   .fix = "mount -t nfs4 srv:/home /home"});
   CHECK(b.checks(kTmpfs)[0].fix ==
         "fsdp doctor --folder FOLDER   # that all hosts mount; on a this one is tmpfs");
   CHECK(named(b.checks(kTmpfs), "folder lock").value == "not tried");
@@ -107,7 +107,7 @@ TEST_CASE("mounts: the file system that a folder is on") {
   CHECK(mount_of(table, "/homestead").type == "ext4");
   CHECK(mount_of(table, "/home").source == "srv:/other");  // over the one before
   CHECK(mount_of(table, "/home/me/fast/run").type == "tmpfs");
-  CHECK(mount_line(mount_of(table, "/home/you")) == "mount -t nfs4 'srv:/other' /home");
+  CHECK(mount_line(mount_of(table, "/home/you")) == "mount -t nfs4 srv:/other /home");
   CHECK(mount_line(mount_of(table, "/var")).empty());
   CHECK(mount_line(mount_of(table, "/my data/run")) == "mount -t nfs4 'srv:/my data' '/my data'");
   CHECK(mount_of("", "/var").type.empty());

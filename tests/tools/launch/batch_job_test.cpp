@@ -51,7 +51,8 @@ TEST_CASE("batch job: when its time is over") {
   ::setenv("TZ", "UTC", 1);
   CHECK(end({{"SLURM_JOB_ID", "7"}}, "2026-11-26T08:00:00\n") == 1795680000);
   ::unsetenv("TZ");
-  CHECK(asked == "squeue --noheader --jobs=7 --format=%e 2>/dev/null");
+  CHECK(asked ==
+        "env SLURM_TIME_FORMAT=standard squeue --noheader --jobs=7 --format=%e 2>/dev/null");
   for (const char* none : {"N/A\n", "UNLIMITED\n", ""})
     CHECK(end({{"SLURM_JOB_ID", "7"}}, none) == 0);
   CHECK(end({{"SLURM_JOB_ID", "7; rm x"}}, "") == 0);

@@ -39,7 +39,8 @@ TEST_CASE("foreign launcher: torchrun on two hosts") {
         "RANK and WORLD_SIZE=8 are set, as by torchrun: this program's ranks find each other over "
         "MPI: mpirun -n 8 --host node1:4,HOST2:4 build/fsdp train --config 'my config.yaml'; under "
         "Slurm: srun -n 8 -N 2 --ntasks-per-node 4 --mpi=pmix build/fsdp train --config "
-        "'my config.yaml'");
+        "'my config.yaml'; where the variables are left over: env -u RANK -u WORLD_SIZE -u "
+        "SUBMITIT_LOCAL_NTASKS -u TORCHELASTIC_RUN_ID fsdp ...");
   torch["SLURM_JOB_NODELIST"] = "node[1,7]";
   CHECK(test::contains(refusal_of(torch), "--host node1:4,node7:4 "));
   torch["SLURM_JOB_NODELIST"] = "node[1";

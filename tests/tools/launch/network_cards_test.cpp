@@ -54,6 +54,15 @@ TEST_CASE("network cards: the adapter of a card and its port") {
   }
 }
 
+TEST_CASE("network cards: a bond has the adapters of the cards below it") {
+  const test::TempFolder classes;
+  for (const char* below : {"lower_eth2", "lower_eth3"}) {
+    std::filesystem::create_directories(classes / "lo" / below /
+                                        "device/infiniband/mlx5_bond_0/ports/1");
+  }
+  CHECK(adapters_of_loopback(classes.path()) == std::vector<std::string>{"mlx5_bond_0:1"});
+}
+
 TEST_CASE("network cards: what a host lacks is refused with rank, host and what there is") {
   const std::string list =
       "; there is lo (127.0.0.1), eth0 (10.0.0.1), eth1 (down), ib0 (10.2.0.1), ib1 (no address)";
@@ -63,6 +72,8 @@ TEST_CASE("network cards: what a host lacks is refused with rank, host and what 
   CHECK(refused("ib1") ==
         "launch.interface: rank 2 on node1: the network card ib1 has no address" + list);
   CHECK(refused("eth0") == "");
+  CHECK(refused("eth7,eth0") == "");  // the other hosts may have it
+  CHECK(test::contains(refused("eth7,eth8"), "has no network card eth7,eth8;"));
   for (const char* wrong : {"eth0,", ",eth0", "eth0, ib0", "=eth0", "^docker0"}) {
     CHECK(test::contains(refused(wrong), "expected names of network cards"));
   }
@@ -81,6 +92,9 @@ TEST_CASE("network cards: what MPI and NCCL read") {
   CHECK(sockets["UCX_NET_DEVICES"] == "eth0");
   CHECK(sockets["NCCL_IB_DISABLE"] == "1");
   CHECK(!sockets.contains("NCCL_IB_HCA"));
+  ::setenv("NCCL_IB_HCA", "mlx5_0", 1);
+  CHECK(!variables_for("eth0").contains("NCCL_IB_DISABLE"));
+  ::unsetenv("NCCL_IB_HCA");
   const std::vector<NetworkCard> plain = {kHost[1]};
   for (const auto& [name, value] : network_variables(plain, plain))
     CHECK(name != "NCCL_IB_DISABLE");
@@ -99,15 +113,22 @@ TEST_CASE("network cards: what the user has set stays, and is said") {
   CHECK(std::string(std::getenv("NCCL_SOCKET_IFNAME")) == "ib0");
   for (const auto& [name, value] : network_variables(chosen, chosen)) ::unsetenv(name.c_str());
   ::setenv("OMPI_MCA_btl_tcp_if_exclude", "docker0", 1);
-  CHECK(test::contains(test::error_of([&] { set_network(chosen, chosen); }),
-                       "OMPI_MCA_btl_tcp_if_exclude=docker0 is set, too"));
-  ::unsetenv("OMPI_MCA_btl_tcp_if_exclude");
+  CHECK(set_network(chosen, chosen) ==
+        std::vector<std::string>{
+            "launch.interface takes the place of OMPI_MCA_btl_tcp_if_exclude=docker0: Open "
+            "MPI takes one of the two"});
+  CHECK(!std::getenv("OMPI_MCA_btl_tcp_if_exclude"));
+  for (const auto& [name, value] : network_variables(chosen, chosen)) ::unsetenv(name.c_str());
 }
 
 TEST_CASE("network cards: what is said at the start") {
   const auto unset = [](const char*) -> const char* { return nullptr; };
   CHECK(network_note({kHost[3]}, kHost, unset) ==
         "network between the hosts: ib0 (10.2.0.1) with mlx5_0:1, for MPI, NCCL and the heartbeat");
+  CHECK(network_note({kHost[1]}, kHost, unset) ==
+        "network between the hosts: eth0 (10.0.0.1), for MPI, NCCL and the heartbeat; mlx5_0:1 "
+        "without use "
+        "(NCCL_IB_DISABLE)");
   CHECK(network_note({}, kHost, unset) ==
         "network between the hosts: MPI and NCCL choose among eth0 (10.0.0.1), ib0 (10.2.0.1); "
         "launch.interface names one");
