@@ -7,46 +7,11 @@
 source "$(dirname "$0")/../support/e2e.sh"
 
 # ---- three hosts: ${hosts[0]}, ... with $net.0.1, ... on eth0 ----------------------------------------
-net=10.78
-skip() { echo "[SKIP] two hosts: $*"; exit 77; }
-hosts=(fsdp$$a fsdp$$b fsdp$$c) switch=fsdp$$s
-[ -n "${MPIRUN:-}" ] || skip "no MPI"
-$MPIRUN --version 2>&1 | grep -q 'Open MPI) 4' || skip "not Open MPI 4"
-command -v ip >/dev/null && command -v tc >/dev/null || skip "no ip and tc (iproute2)"
-unshare -u true 2>/dev/null || skip "not allowed to give a namespace a host name"
-clean() {
-  for host in "${hosts[@]}"; do ip netns pids "$host" 2>/dev/null | xargs -r kill -9; done
-  for host in "${hosts[@]}" $switch; do ip netns del "$host" 2>/dev/null; done
-  rm -rf "$scratch"
-}
-trap clean EXIT
-{ ip netns add $switch && ip -n $switch link add br0 type bridge && ip -n $switch link set br0 up; } 2>/dev/null ||
-  skip "not allowed to make network namespaces and bridges"
-for i in 1 2 3; do
-  host=${hosts[i - 1]}
-  ip netns add "$host"
-  ip -n "$host" link set lo up
-  ip -n $switch link add "h$i-0" type veth peer name eth0 netns "$host"
-  ip -n $switch link set "h$i-0" master br0 up
-  ip -n "$host" addr add "$net.0.$i/24" dev eth0
-  ip -n "$host" link set eth0 up
-  echo "$net.0.$i $host" >>addresses
-done
-# What mpirun calls instead of ssh.
-cat >agent <<AGENT
-#!/bin/bash
-cd $scratch
-host=\$(sed -n "s/^\$1 //p" addresses)
-shift
-exec ip netns exec \$host unshare -u bash -c 'hostname \$0; eval "\$1"' \$host "\$*"
-AGENT
-chmod +x agent
-# mpirun_on 2,2 ...: with so many ranks on each host
-mpirun_on() {
-  local at= i=0 each ranks=${1//,/ }; shift
-  for each in $ranks; do i=$((i + 1)) at=$at,$net.0.$i:$each; done
-  ./agent $net.0.1 "exec $(printf '%q ' $MPIRUN --host "${at#,}" --mca plm_rsh_agent "$PWD/agent" "$@")"
-}
+source "$(dirname "$0")/../support/hosts.sh"
+need_hosts
+command -v tc >/dev/null || { echo "[SKIP] two hosts: no tc (iproute2)"; exit 77; }
+make_hosts 3
+net=10.77
 
 # ---- links that are slow ---------------------------------------------------------------------------
 rate=50mbit # 0.006 GB/s

@@ -201,16 +201,31 @@ int launch_threads(const LaunchOptions& options, int ranks,
   return status;
 }
 
-// A job on one host needs no network.
-void check_cards(comm::Communicator& world, const std::string& refused) {
-  const std::vector<std::string> all = world.exchange(refused), hosts = world.exchange(host_name());
-  const bool one_host = std::count(hosts.begin(), hosts.end(), hosts[0]) == world.size();
-  const auto text =
-      std::find_if(all.begin(), all.end(), [](const auto& each) { return !each.empty(); });
-  if (text == all.end()) return;
-  if (!one_host) throw AgreedError(*text, status::kMistake);
-  if (world.rank() == 0)
-    print_line("note: " + *text + "; the ranks are on one host, and need none");
+// By what its launcher says; false where it does not say.
+bool on_one_host(const LauncherEnvironment& launcher) {
+  const auto number = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return text ? std::atoi(text) : 0;
+  };
+  return (launcher.size > 0 && number("OMPI_COMM_WORLD_LOCAL_SIZE") == launcher.size) ||
+         number("SLURM_STEP_NUM_NODES") == 1;
+}
+
+// Nullopt: the host lacks them, which is said.
+std::optional<std::vector<NetworkCard>> cards_of_process(const std::string& interface,
+                                                         const LauncherEnvironment& launcher) {
+  try {
+    return set_up_network(interface, launcher.rank);
+  } catch (const Error& error) {
+    if (!on_one_host(launcher)) {
+      report_error(error.what());
+      return {};
+    }
+    const std::string note =
+        fmt::format("note: {}; the ranks are on one host, which needs none", error.what());
+    if (launcher.rank == 0) print_line(note);
+    return std::vector<NetworkCard>();
+  }
 }
 
 int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
@@ -222,13 +237,9 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   if (options.shared_memory_limit_mib) {
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
-  std::vector<NetworkCard> cards;
-  std::string refused_card;  // said when the ranks can tell each other
-  try {
-    cards = set_up_network(options.interface, launcher.rank);
-  } catch (const Error& error) {
-    refused_card = error.what();
-  }
+  const auto chosen = cards_of_process(options.interface, launcher);
+  if (!chosen) return status::kMistake;
+  const std::vector<NetworkCard>& cards = *chosen;
   std::optional<LauncherGuard> guard(std::in_place);  // a copy of this process without threads
   std::optional<SignalsWait> signals(std::in_place);
   RankWatch watch;  // its thread never gets these signals
@@ -252,7 +263,6 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
                launcher.size, world.size());
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
-    check_cards(world, refused_card);
     job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s),
                     has_ipv4(cards) ? cards : reaching(network_cards()));
     start.reset();
