@@ -60,6 +60,7 @@ void check_ranges(const TrainConfig& config) {
     if (const auto* interval = value.as<Interval>(); interval && !interval->epoch) {
       check_integer(key, interval->steps, about.range);
     }
+    if (const auto* steps = value.as<StepsOrShare>()) check_integer(key, steps->steps, about.range);
     if (const auto* text = value.as<std::string>()) check_text(key, *text, about);
   }
 }
@@ -75,16 +76,6 @@ void check_name(const std::string& name) {
   FSDP_CHECK(name.find('/') == std::string::npos && name != "." && name != "..",
              "runtime.name: expected a name without /, got \"{}\"; runtime.run_dir takes a path",
              name);
-}
-
-void check_schedule(const ScheduleSection& c) {
-  using Kind = optim::ScheduleKind;
-  const bool without_end_value = c.kind == Kind::kConstant || c.kind == Kind::kLinear ||
-                                 c.kind == Kind::kCosine || c.kind == Kind::kInverseSqrt ||
-                                 c.kind == Kind::kCosineWithRestarts;
-  FSDP_CHECK(c.min_lr == 0 || !without_end_value,
-             "train.schedule.min_lr: {} does not use it; cosine_with_min_lr and polynomial do",
-             optim::name_of(c.kind));
 }
 
 void check_checkpoint(const TrainConfig& config) {
@@ -110,8 +101,6 @@ void check_fsdp(const FsdpSection& c) {
   FSDP_CHECK(!hybrid || c.shard_size > 0,
              "fsdp.shard_size: strategy: {} needs it, the number of ranks of a shard group",
              choice_name(c.options.strategy));
-  FSDP_CHECK(hybrid || c.shard_size == 0,
-             "fsdp.shard_size: only the hybrid strategies use it, got {}", c.shard_size);
 }
 
 void check_fixed_order(const TrainConfig& config) {
@@ -135,15 +124,9 @@ void check_units(const FsdpSection& c) {
   }
 }
 
-// An option of another wrap policy would be ignored in silence.
 void check_wrap(const FsdpSection& c) {
-  const bool by_class = c.wrap == Wrap::kClass;
-  FSDP_CHECK(!by_class || !c.wrap_classes.empty(),
+  FSDP_CHECK(c.wrap != Wrap::kClass || !c.wrap_classes.empty(),
              "fsdp.wrap_classes: wrap: class needs the names of classes");
-  FSDP_CHECK(by_class || c.wrap == Wrap::kTransformerBlock || c.wrap_classes.empty(),
-             "fsdp.wrap_classes: belongs to wrap: class or transformer_block");
-  FSDP_CHECK(c.wrap == Wrap::kSize || !c.min_num_params,
-             "fsdp.min_num_params: belongs to wrap: size");
 }
 
 void check_validation(const DataSection& c) {
@@ -238,7 +221,6 @@ void check_config(const TrainConfig& config) {
   FSDP_CHECK(!optimizer.nesterov || optimizer.dampening == 0,
              "train.optimizer.dampening: expected 0 with nesterov, got {}", optimizer.dampening);
   check_narrow(config.train);
-  check_schedule(config.train.schedule);
   check_checkpoint(config);
   check_fsdp(config.fsdp);
   check_fixed_order(config);
@@ -281,7 +263,7 @@ data::PadTo DataSection::padded_to() const {
 }
 
 bool DataSection::hides_padding() const {
-  return pads() && data::RowLayout{.objective = objective, .side = pad}.hides_padding();
+  return pads() && data::RowLayout{.objective = objective, .side = padded_on()}.hides_padding();
 }
 
 bool TrainConfig::uses_f16() const {
@@ -324,10 +306,11 @@ optim::OptimizerOptions TrainConfig::optimizer() const {
 
 optim::Schedule TrainConfig::schedule() const {
   const ScheduleSection& c = train.schedule;
+  const int64_t total = c.total > 0 ? c.total : train.steps;
   return {.kind = c.kind,
           .peak = train.lr,
-          .warmup = c.warmup,
-          .total = c.total > 0 ? c.total : train.steps,
+          .warmup = c.warmup.of(total),
+          .total = total,
           .min_lr = c.min_lr,
           .power = c.power,
           .cycles = c.cycles,

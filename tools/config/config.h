@@ -89,6 +89,8 @@ struct SourceSection {
   std::string place = {};  // where it was written, for errors; not a key
 };
 
+struct ValidationSubset : SubsetSection {};  // of data.validation
+
 struct DataSection {
   std::vector<std::string> train;
   std::vector<SourceSection> sources;  // instead of train
@@ -100,12 +102,13 @@ struct DataSection {
   std::optional<int64_t> synthetic_rows;
   data::BreakMode sample_break_mode = data::BreakMode::kNone;
   SubsetSection subset;
+  ValidationSubset validation_subset;
   std::string tokenizer;
   OwnOrGuest<data::Objective, GuestLabels> objective;
   std::optional<data::Pack> pack;  // this and the next two: see packing() and below
   std::optional<bool> document_separator;
   std::optional<data::PadTo> pad_to;
-  data::PadSide pad = data::PadSide::kRight;
+  std::optional<data::PadSide> pad;  // none: resolve_paths() asks the tokenizer's folder
   int64_t sequence_length = 256;
   std::string cache_dir;
   bool shuffle = true;
@@ -124,6 +127,7 @@ struct DataSection {
   data::Pack packing() const;
   bool separates_documents() const;
   data::PadTo padded_to() const;
+  data::PadSide padded_on() const { return pad.value_or(data::PadSide::kRight); }
   bool pads() const { return packing() == data::Pack::kExamples; }
   bool has_blocks_of_sentences() const {
     return format.guest != nullptr && sample_break_mode != data::BreakMode::kNone;
@@ -133,9 +137,22 @@ struct DataSection {
   bool hides_padding() const;
 };
 
+// A number of steps, or a share of all of them: "10%".
+struct StepsOrShare {
+  int64_t steps = 0;
+  double percent = 0;
+
+  StepsOrShare(int64_t steps = 0) : steps(steps) {}
+  // A share is rounded up, as in transformers (TrainingArguments.get_warmup_steps, 4.57).
+  int64_t of(int64_t all) const {
+    return percent > 0 ? std::llround(std::ceil(percent / 100 * static_cast<double>(all))) : steps;
+  }
+  bool operator==(const StepsOrShare&) const = default;
+};
+
 struct ScheduleSection {
   optim::ScheduleKind kind = optim::ScheduleKind::kCosine;
-  int64_t warmup = 0;
+  StepsOrShare warmup;  // a share: of `total`
   int64_t total = 0;
   double min_lr = 0;
   double power = 1;
@@ -314,6 +331,9 @@ struct TrainConfig {
   // That train.epochs has replaced a file's train.steps, or the other way round; "": neither.
   // Not a key.
   std::string length_note;
+  // What reading has left out or decided: keys that another layer has taken the effect of, and
+  // which of two --set counts. Not a key.
+  std::vector<std::string> notes;
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.
   optim::Schedule schedule() const;
@@ -328,16 +348,22 @@ struct TrainConfig {
 struct Override {
   Override(std::string text) : text(std::move(text)), typed("--set " + this->text) {}
   Override(const char* text) : Override(std::string(text)) {}
-  Override(std::string text, std::string typed) : text(std::move(text)), typed(std::move(typed)) {}
+  Override(std::string text, std::string typed, int layer = 0)
+      : text(std::move(text)), typed(std::move(typed)), layer(layer) {}
 
   std::string text;
   std::string typed;  // what the user gave, for errors: "--set train.lr=1e-4", "--lr 1e-4"
+  int layer = 0;      // overrides of one layer were written together
 };
 
 // The overrides count more than the file. Errors name the file and line (or what was typed), the
-// key, what was expected and what was there; for an unknown key the nearest known one. Two
-// overrides that give a key different values are an error. An empty `yaml_file` reads nothing:
-// defaults and overrides. `include` at the top of a file names files beside it that are read first.
+// key, what was expected and what was there; for an unknown key the nearest known one. Of two --set
+// that give a key different values the last one counts, which is a note; other overrides that do
+// are an error. An empty `yaml_file` reads nothing: defaults and overrides. `include` at the top of
+// a file names files beside it that are read first.
+// Each file, and each layer of overrides, is a layer. A key that cannot have an effect is an error.
+// Where another layer takes its effect away, the key has its default and there is a note
+// (effects.h).
 TrainConfig read_config(const std::filesystem::path& yaml_file,
                         const std::vector<Override>& overrides);
 TrainConfig parse_config(const std::string& yaml, const std::string& source,

@@ -30,6 +30,9 @@ void visit(Visitor& v, FsdpSection& c, const TrainConfig& all);
 void visit(Visitor& v, RuntimeSection& c, const TrainConfig& all);
 void visit(Visitor& v, LaunchOptions& c, const TrainConfig& all);
 void visit(Visitor& v, SampleSection& c, const TrainConfig& all);
+// Sections of data.
+void visit(Visitor& v, SubsetSection& c, const TrainConfig& all);
+void visit(Visitor& v, ValidationSubset& c, const TrainConfig& all);
 // Entries of lists.
 void visit(Visitor& v, SourceSection& c);
 void visit(Visitor& v, comm::UnitOverride& c);

@@ -1,11 +1,12 @@
 // Reading the configuration: a visitor that takes every declared field from a YAML map, and then
 // complains about the keys that no field took. An override is a YAML map of its own, read the same
-// way over what is there already; a key may not get two different values from overrides. So are
-// files that another one includes: they are read first.
-// Contract: tools/config/config.h. The list of options: options.h.
+// way over what is there already. So are files that another one includes: they are read first.
+// Contract: tools/config/config.h. The list of options: options.h. Layers: effects.h.
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include <yaml-cpp/yaml.h>
@@ -14,6 +15,7 @@
 #include "core/io/file.h"
 #include "core/text/similar_names.h"
 #include "tools/config/config.h"
+#include "tools/config/effects.h"
 #include "tools/config/key_values.h"
 #include "tools/config/options.h"
 
@@ -280,22 +282,67 @@ void apply_override(TrainConfig& config, const Override& given) {
   read_into(config, node, source);
 }
 
-// All of them. Which of two values counts would be a matter of their order: error.
-void apply_overrides(TrainConfig& config, const std::vector<Override>& overrides) {
+// The order of --set on the command line is known: the last one counts. That of flags is not.
+void settle_twice(TrainConfig& config, const std::string& key, const std::string& first,
+                  const std::string& last) {
+  const bool ordered = first.starts_with("--set ") && last.starts_with("--set ");
+  FSDP_CHECK(ordered, "{}: given twice, with different values: {} and {}", key, first, last);
+  config.notes.push_back(fmt::format("{}: {} counts, and not {}", key, last, first));
+}
+
+// All of them. `applied` is called after each.
+void apply_overrides(TrainConfig& config, const std::vector<Override>& overrides,
+                     const std::function<void(const Override&)>& applied = {}) {
   Places typed;
-  std::map<std::string, std::string> first;  // by key: the value that the first override gave
+  std::map<std::string, std::string> values;  // by key, of those that are given
   for (const Override& given : overrides) {
     config.places.clear();
     apply_override(config, given);
     for (const auto& [key, value] : key_values(config)) {
       if (!config.places.contains(key)) continue;
-      const auto [place, is_new] = first.emplace(key, value);
-      FSDP_CHECK(place->second == value, "{}: given twice, with different values: {} and {}", key,
-                 typed[key], given.typed);
+      const auto [place, is_new] = values.emplace(key, value);
+      if (place->second == value) continue;
+      settle_twice(config, key, typed[key], given.typed);
+      place->second = value;
     }
-    typed.merge(config.places);
+    for (const auto& [key, place] : config.places) typed[key] = place;
+    if (applied) applied(given);
   }
   config.places = std::move(typed);
+}
+
+// As a layer each, in their order.
+void apply_layers(TrainConfig& config, const std::vector<Override>& overrides, Effects& effects) {
+  std::map<int, std::vector<Override>> layers;
+  for (const Override& each : overrides) layers[each.layer].push_back(each);
+  apply_overrides(config, overrides,
+                  [&](const Override& given) { effects.look(config, given.typed); });
+  for (const auto& [number, layer] : layers) {
+    TrainConfig alone;
+    apply_overrides(alone, layer);
+    effects.add_layer(config, alone, layer.front().typed.starts_with("--"));
+  }
+}
+
+// Keys that another layer has taken the effect of have their default, each with a note.
+void leave_out_lost(TrainConfig& config, const Effects& effects) {
+  std::set<std::string> done;  // one that is left out may be what another one needs
+  const auto next = [&]() -> std::optional<KeyWithoutEffect> {
+    for (const KeyWithoutEffect& each : keys_without_effect(config)) {
+      if (effects.had_effect(each.key) && done.insert(each.key).second) return each;
+    }
+    return std::nullopt;
+  };
+  std::map<std::string, std::string> usual;
+  for (const auto& [key, value] : key_values({})) usual[key] = value;
+  while (const std::optional<KeyWithoutEffect> lost = next()) {
+    const std::string by = effects.lost_by(lost->key);
+    config.notes.push_back(with_place(
+        config, fmt::format("{}: {} has no effect {}{}, and is left out", lost->key, lost->value,
+                            lost->reason, by.empty() ? "" : fmt::format(" ({})", by))));
+    apply_override(config, lost->key + "=" + usual.at(lost->key));
+    config.places.erase(lost->key);
+  }
 }
 
 // Runs `read` over what the configuration has so far. What it gives counts more: train.steps takes
@@ -366,7 +413,7 @@ std::vector<std::string> take_includes(YAML::Node& root, const Source& source) {
 
 // `open`: the files that include this one, and itself.
 void read_file_into(TrainConfig& config, const std::string& yaml,
-                    const std::vector<std::filesystem::path>& open) {
+                    const std::vector<std::filesystem::path>& open, Effects& effects) {
   const Source file{open.back().string(), true, ""};
   std::vector<YAML::Node> documents = load(yaml, file);
   FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", file.name,
@@ -381,7 +428,7 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
                file.name);
     auto inner = open;
     inner.push_back(included);
-    read_file_into(config, read_file(included), inner);
+    read_file_into(config, read_file(included), inner, effects);
   }
   read_over(config, [&] {
     read_into(config, documents[0], file);
@@ -391,6 +438,10 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
       config.places.erase(key_of(config, config.train.steps));
     }
   });
+  effects.look(config, file.name);
+  TrainConfig alone;
+  read_into(alone, documents[0], file);
+  effects.add_layer(config, alone, /*typed=*/false);
 }
 
 }  // namespace
@@ -409,9 +460,11 @@ TrainConfig parse_keys(const std::vector<Override>& overrides) {
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
                          const std::vector<Override>& overrides) {
   TrainConfig config;
-  read_file_into(config, yaml, {source});
-  read_over(config, [&] { apply_overrides(config, overrides); });
+  Effects effects;
+  read_file_into(config, yaml, {source}, effects);
+  read_over(config, [&] { apply_layers(config, overrides, effects); });
   note_on_length(config);
+  leave_out_lost(config, effects);
   try {
     check_length(config);
     check_config(config);

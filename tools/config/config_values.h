@@ -193,6 +193,10 @@ inline constexpr std::pair<std::string_view, int64_t> kTimeUnits[] = {
     {"h", 3600}, {"min", 60}, {"s", 1}};
 inline constexpr int64_t kLongestTime = 100LL * 365 * 86400;  // s
 
+inline std::string share_text(const StepsOrShare& value) {
+  return value.percent > 0 ? fmt::format("{}%", value.percent) : fmt::format("{}", value.steps);
+}
+
 inline std::string interval_text(const Interval& interval) {
   if (interval.epoch) return "epoch";
   for (const auto& [unit, seconds] : kTimeUnits) {
@@ -257,6 +261,8 @@ std::string expected_text() {
     return "a number from 1, or inf";
   else if constexpr (std::is_same_v<T, Interval>)
     return "a number of steps, epoch, or no (checkpoint.every: 90s, 30min or 2h, too)";
+  else if constexpr (std::is_same_v<T, StepsOrShare>)
+    return "an integer, or a share such as 10%";
   else if constexpr (std::is_same_v<T, std::string>)
     return "text";
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
@@ -316,6 +322,11 @@ bool read_text(const std::string& text, T& value) {
       return count > 0 && count <= kLongestTime / seconds;
     }
     return read_text(text, value.steps) && value.steps >= 0;
+  } else if constexpr (std::is_same_v<T, StepsOrShare>) {
+    value = {};
+    if (!text.ends_with('%')) return read_text(text, value.steps);
+    return read_text(text.substr(0, text.size() - 1), value.percent) && value.percent >= 0 &&
+           value.percent <= 100;
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;
@@ -351,6 +362,8 @@ std::string value_text(const T& value) {
     return value_text(value.power);
   else if constexpr (std::is_same_v<T, Interval>)
     return interval_text(value);
+  else if constexpr (std::is_same_v<T, StepsOrShare>)
+    return share_text(value);
   else if constexpr (std::is_same_v<T, std::string>)
     return Json(value).dump({.replace = true});
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {

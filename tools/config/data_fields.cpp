@@ -144,6 +144,18 @@ void visit(Visitor& v, SubsetSection& c, const TrainConfig& all) {
            .on_resume = OnResume::kFree});
 }
 
+void visit(Visitor& v, ValidationSubset& c, const TrainConfig& all) {
+  const std::vector<Need> needs = {{!all.data.validation.empty(), "without data.validation"},
+                                   {!all.data.held_out(), "with a share in data.validation"},
+                                   text_needed(all.data)};
+  v.field("n", c.n, "rows of data.validation; auto: all, in the order of the files",
+          {.range = from(1), .needs = needs, .on_resume = OnResume::kFree});
+  v.field("seed", c.seed, "of the choice and the order of these rows",
+          {.range = kSeed,
+           .needs = {{c.n.has_value(), "without data.validation_subset.n"}},
+           .on_resume = OnResume::kFree});
+}
+
 void visit(Visitor& v, SourceSection& c) {
   v.field("path", c.path, "file, folder, pattern, or list of these, as train");
   v.field("weight", c.weight, "its share of the sequences, beside the weights of the others");
@@ -165,7 +177,9 @@ void visit_sequences(Visitor& v, DataSection& c) {
   v.field("document_separator", c.document_separator,
           "end-of-text after every row or file; auto: true, but not with wikitext_rows",
           {.needs = {text_needed(c)}, .on_resume = OnResume::kFree});
-  v.field("pad", c.pad, "the side of a short row that is filled up with pack: examples",
+  v.field("pad", c.pad,
+          "the side of a short row that is filled up with pack: examples; auto: padding_side of "
+          "the tokenizer's folder, else right",
           {.needs = {{c.pads() || c.is_tokens(), with_pack}, text_needed(c)}});
   v.field("pad_to", c.pad_to, help().pad_to.c_str(),
           {.needs = {{c.has_rows_of_any_length() || c.is_tokens(), with_pack}, rows_needed(c)}});
@@ -229,6 +243,7 @@ void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
           {.aliases = {"break_mode"}, .needs = {{c.format.guest != nullptr, without}}});
   v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
             c.subset, all);
+  v.section("validation_subset", "the same of data.validation", c.validation_subset, all);
   visit_sequences(v, c);
 }
 

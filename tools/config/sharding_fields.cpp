@@ -55,13 +55,18 @@ void visit_units(Visitor& v, FsdpSection& c) {
            .on_resume = kOrder,
            .memory = {
                .turn = 7, .choices = wraps, .keeps = Keeps::kRounding, .on_several_ranks = true}});
+  const std::string with_wrap = fmt::format("with wrap: {}", value_text(c.wrap));
   v.field("wrap_classes", c.wrap_classes,
           "of wrap: class; instead of the family's block for transformer_block",
           {.aliases = {"transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap"},
+           .needs = {{c.wrap == Wrap::kClass || c.wrap == Wrap::kTransformerBlock, with_wrap}},
            .on_resume = kOrder});
   v.field("min_num_params", c.min_num_params,
           "of wrap: size; a larger one: fewer, larger units; auto: 100000000, as in PyTorch",
-          {.aliases = {"fsdp_min_num_params"}, .range = from(1), .on_resume = kOrder});
+          {.aliases = {"fsdp_min_num_params"},
+           .range = from(1),
+           .needs = {{c.wrap == Wrap::kSize, with_wrap}},
+           .on_resume = kOrder});
   v.field("reshard_after_forward", c.options.reshard_after_forward,
           "give parameters back between forward and backward; auto: as the strategy says",
           {.aliases = {"fsdp_reshard_after_forward"}, .needs = {sharding}});
@@ -114,7 +119,9 @@ void visit(Visitor& v, FsdpSection& c, const TrainConfig& all) {
           {.aliases = {"sharding_strategy", "fsdp_sharding_strategy"},
            .memory = {.turn = 6, .choices = strategies, .keeps = keeps, .on_several_ranks = true}});
   v.field("shard_size", c.shard_size, "ranks of a shard group of a hybrid strategy",
-          {.range = from(0)});
+          {.range = from(0),
+           .needs = {{hybrid, fmt::format("with strategy: {}, only with the hybrid ones",
+                                          choice_name(c.options.strategy))}}});
   visit_units(v, c);
   v.field("separate_reduce", c.options.separate_reduce,
           "reduces have a stream and a communicator of their own");

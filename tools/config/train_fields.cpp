@@ -21,15 +21,19 @@ void visit(Visitor& v, ScheduleSection& c, const TrainConfig&) {
   const Need parts = of({Kind::kWarmupStableDecay});
   Need total = of({Kind::kConstant, Kind::kInverseSqrt});
   total.met = !total.met;
+  Need end_value = of({Kind::kConstant, Kind::kLinear, Kind::kCosine, Kind::kInverseSqrt,
+                       Kind::kCosineWithRestarts});
+  end_value.met = !end_value.met;
   Need cycles = of({Kind::kCosine, Kind::kCosineWithRestarts, Kind::kCosineWithMinLr,
                     Kind::kCosineWarmupWithMinLr});
   cycles.met = cycles.met || (parts.met && c.decay_shape == optim::Ramp::kCosine);
   v.field("kind", c.kind, "as in Hugging Face's get_scheduler", {.aliases = {"name"}});
-  v.field("warmup", c.warmup, "steps", {.aliases = {"warmup_steps"}, .range = from(0)});
+  v.field("warmup", c.warmup, "steps, or a share of `total` such as 10%, rounded up",
+          {.aliases = {"warmup_steps"}, .range = from(0)});
   v.field("total", c.total, "steps until the end value; 0: train.steps",
           {.range = from(0), .needs = {total}});
   v.field("min_lr", c.min_lr, "end value of polynomial, *_min_lr, warmup_stable_decay, fairseq_*",
-          {.range = from(0)});
+          {.range = from(0), .needs = {end_value}});
   v.field("power", c.power, "of polynomial, fairseq_polynomial_decay",
           {.range = from(0), .needs = {of({Kind::kPolynomial, Kind::kFairseqPolynomialDecay})}});
   v.field("cycles", c.cycles, "waves of cosine (0: half a one), descents of restarts (0: one)",

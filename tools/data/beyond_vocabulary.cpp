@@ -51,7 +51,9 @@ void check_tokens_below(int64_t rows, const TokenCache& cache, const TokenSource
   };
   if (source.subset) {
     int64_t row = 0;
-    const Place place = [&](const std::string&) { return fmt::format("data.subset: row {}", row); };
+    const Place place = [&](const std::string&) {
+      return fmt::format("{}: row {}", source.subset->key, row);
+    };
     for_each_row_of(*source.subset, source.files, source.text, [&](const Document& document) {
       ++row;
       check(document, place);

@@ -15,10 +15,9 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
   TextOptions options = given;
   options.row_template = given.template_of_rows();
   for (const auto& file : files) {
-    FSDP_CHECK(
-        has_rows(file, options),
-        "data.subset.n: expected files of rows (of JSON or a table), got {}, a text without rows",
-        file.string());
+    FSDP_CHECK(has_rows(file, options),
+               "{}.n: expected files of rows (of JSON or a table), got {}, a text without rows",
+               subset.key, file.string());
   }
   std::vector<RowPlace> places;  // of the rows of all files
   // For each file, how many rows it and the files before it have.
@@ -29,8 +28,8 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
   });
   for (size_t i = 1; i < ends.size(); ++i) ends[i] = std::max(ends[i], ends[i - 1]);
   const auto rows = static_cast<int64_t>(places.size());
-  FSDP_CHECK(subset.n >= 1 && subset.n <= rows,
-             "data.subset.n: expected 1 to {}, the rows of {}{}, got {}", rows, files[0].string(),
+  FSDP_CHECK(subset.n >= 1 && subset.n <= rows, "{}.n: expected 1 to {}, the rows of {}{}, got {}",
+             subset.key, rows, files[0].string(),
              files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", subset.n);
   std::deque<MappedFile> mapped;
   for (const auto& file : files) mapped.emplace_back(file);

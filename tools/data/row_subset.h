@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "tools/data/text_source.h"
@@ -14,6 +15,7 @@ namespace fsdp::data {
 struct RowSubset {
   int64_t n = 0;
   uint64_t seed = 0;
+  std::string key = "data.subset";  // for errors
 };
 
 // Calls `use` with the n documents. Rows are counted over all files in order; blank lines and rows

@@ -235,6 +235,7 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
   const config::FsdpSection& c = config.fsdp;
   std::vector<std::string> out;
   if (!config.length_note.empty()) out.push_back(config.length_note);
+  out.insert(out.end(), config.notes.begin(), config.notes.end());
   if (sequences) {
     add_remarks_on_data(config::step_shape(config, ranks), *sequences, ranks, out);
   }

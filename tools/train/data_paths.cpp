@@ -9,6 +9,8 @@
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
+#include "tools/data/tokenizer/padding_side.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -114,6 +116,9 @@ std::vector<std::string> resolve_paths(config::TrainConfig& config,
     config.model.path = models::adapter_base(config.lora.path);
   }
   if (config.data.tokenizer != "bytes") resolve(config.data.tokenizer);
+  if (config.data.pads() && !config.data.is_tokens() && !config.data.pad) {
+    config.data.pad = data::padding_side_of(tokenizer_name(config));
+  }
   return notes;
 }
 

@@ -19,7 +19,7 @@ std::string resolve_path(const std::string& path, const std::filesystem::path& c
 std::vector<std::string> find_texts(config::TrainConfig& config,
                                     const std::filesystem::path& config_file);
 // All paths of the configuration that are read, with find_texts(); model.path too where lora.path
-// alone says it.
+// alone says it, and data.pad where the tokenizer's folder does.
 std::vector<std::string> resolve_paths(config::TrainConfig& config,
                                        const std::filesystem::path& config_file);
 

@@ -177,14 +177,25 @@ void TrainData::check_files_and_formats() const {
   check_formats(config_);
 }
 
+namespace {
+
+std::optional<data::RowSubset> subset_of(const config::SubsetSection& c, const char* key) {
+  if (!c.n) return std::nullopt;
+  return data::RowSubset{.n = *c.n, .seed = static_cast<uint64_t>(c.seed), .key = key};
+}
+
+}  // namespace
+
 void TrainData::open_texts(comm::Communicator& world) {
   const config::DataSection& c = config_.data;
-  std::optional<data::RowSubset> subset;
-  if (c.subset.n) subset = {.n = *c.subset.n, .seed = static_cast<uint64_t>(c.subset.seed)};
-  for (Part& part : train_) open(world, part, subset);
-  if (!validation_) return;
-  if (use_ != DataUse::kValidation) subset.reset();
-  open(world, *validation_, subset);
+  for (Part& part : train_) open(world, part, subset_of(c.subset, "data.subset"));
+  if (validation_) open(world, *validation_, validation_subset());
+}
+
+std::optional<data::RowSubset> TrainData::validation_subset() const {
+  const config::DataSection& c = config_.data;
+  if (use_ == DataUse::kValidation && c.subset.n) return subset_of(c.subset, "data.subset");
+  return subset_of(c.validation_subset, "data.validation_subset");
 }
 
 void TrainData::make_sequences(int ranks) {
@@ -414,7 +425,7 @@ std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCac
     case data::Pack::kExamples:
       return data::example_sequences(
           rows, c.sequence_length,
-          {.objective = c.objective, .side = c.pad, .pad_token = padding_});
+          {.objective = c.objective, .side = c.padded_on(), .pad_token = padding_});
     case data::Pack::kWikitextRows:
       return data::wikitext_sequences(rows, c.sequence_length);
   }

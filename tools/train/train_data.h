@@ -96,6 +96,7 @@ class TrainData {
   std::string training_key() const, validation_key() const;
   std::string training_name() const;
   bool is_mixed() const { return !config_.data.sources.empty(); }
+  std::optional<data::RowSubset> validation_subset() const;
   void add_remarks_on_parts(std::vector<std::string>& out) const;
   void add_remarks_on_labels(std::vector<std::string>& out) const;
   std::vector<data::SkippedRow> left_out() const;  // files and rows

@@ -165,7 +165,7 @@ void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
   if (!c.pads()) return;
   out.push_back(fmt::format(
       "data.objective: {}; rows are padded on the {} to {}, with token {}", name_of(c.objective),
-      c.pad == data::PadSide::kLeft ? "left" : "right",
+      c.padded_on() == data::PadSide::kLeft ? "left" : "right",
       c.padded_to() == data::PadTo::kLongest ? "the longest of a batch" : "data.sequence_length",
       padding_));
   if (c.objective == Objective::kMaskPad && padding_ == tokenizer_->end_of_text()) {
@@ -232,6 +232,9 @@ std::vector<std::string> TrainData::remarks() const {
   add_remarks_on_parts(out);
   if (validation_) {
     out.push_back(files_text(validation_key(), c.validation));
+    if (const auto subset = validation_subset()) {
+      out.back() += fmt::format("; {} of the rows, by seed {}", subset->n, subset->seed);
+    }
     const bool said = validation_->tokens || c.packing() != data::Pack::kStream;
     if (said) out.back() += "; " + validation_loader_->summary();
   } else if (validation_loader_) {

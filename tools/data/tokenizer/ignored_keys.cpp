@@ -50,7 +50,7 @@ constexpr std::array kKeys = {
     IgnoredKey{"tokenizer_config", "name_or_path", "says where the files come from"},
     IgnoredKey{"tokenizer_config", "pad_to_multiple_of", kLayout},
     IgnoredKey{"tokenizer_config", "pad_token_type_id", kLayout},
-    IgnoredKey{"tokenizer_config", "padding_side", kLayout},
+    IgnoredKey{"tokenizer_config", "padding_side", "is what data.pad: auto means (padding_side.h)"},
     IgnoredKey{"tokenizer_config", "processor_class", "belongs to models of images and sounds"},
     IgnoredKey{"tokenizer_config", "return_token_type_ids", kLayout},
     IgnoredKey{"tokenizer_config", "stride", kLayout},

@@ -1,0 +1,33 @@
+// Which layer of a configuration has taken away the effect of a key. A layer is what was written
+// together: a file, a file that it includes, the --set of one command, a key of a sweep's grid.
+// Not here: what a key needs to have an effect (needs in *_fields.cpp).
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "tools/config/config.h"
+
+namespace fsdp::config {
+
+class Effects {
+ public:
+  // A layer was read. `all`: with the layers below it. `alone`: the same keys over the defaults.
+  // `typed`: by hand, on top of what is known: there a key without effect is a mistake.
+  void add_layer(const TrainConfig& all, const TrainConfig& alone, bool typed);
+  // Keys that have lost their effect since the last call have lost it by what was read meanwhile:
+  // `by` is a file, or what was typed.
+  void look(const TrainConfig& all, const std::string& by);
+
+  // Whether the key had an effect where it was written.
+  bool had_effect(const std::string& key) const { return had_.contains(key); }
+  // What took the effect away; "": a layer below the one of the key.
+  std::string lost_by(const std::string& key) const;
+
+ private:
+  std::set<std::string> had_;
+  std::map<std::string, std::string> lost_by_;
+};
+
+}  // namespace fsdp::config
