@@ -166,5 +166,7 @@ refused 'data.pad: left has no effect with data.pack: stream' data.objective=lm 
 refused 'alpaca.json:1: expected an object' data.train=alpaca.json data.format=squad
 refused 'data.validation: expected a share between 0% and 100%' data.train=squad.json data.format=squad data.validation=200%
 refused 'data.train: .* has no effect with data.format: synthetic' data.format=synthetic data.objective=lm data.train=squad.json
-refused 'data.sequence_length.*given twice' data.train=squad.json data.format=squad data.MAX_LENGTH=100 data.max_length=90
+train twice 2 data.train=squad.json data.format=squad data.MAX_LENGTH=100 data.max_length=90 || fail "$(cat twice.log)"
+grep -q 'data.sequence_length: --set data.max_length=90 counts, and not --set data.MAX_LENGTH=100' twice.log ||
+  fail "two values of a key: $(cat twice.log)"
 exit $failed

@@ -24,7 +24,8 @@ struct AnotherValue {
     const bool changed = change_as<bool>(value) || change_as<int64_t>(value) ||
                          change_as<double>(value) || change_as<std::string>(value) ||
                          change_as<std::vector<std::string>>(value) ||
-                         change_as<config::Interval>(value) || change_as<config::NormType>(value);
+                         change_as<config::Interval>(value) || change_as<config::NormType>(value) ||
+                         change_as<config::StepsOrShare>(value);
     if (!changed) fail("[test] an option of an unknown type");
   }
 
@@ -54,6 +55,7 @@ struct AnotherValue {
     if (option.range.contains(static_cast<double>(v))) return;
     v = before == least ? static_cast<int64_t>(option.range.most) : least;
   }
+  void change(config::StepsOrShare& v) const { change(v.steps); }
   void change(double& v) const { v = v / 3 + 1e-3 / count; }
   void change(std::string& v) const {
     if (option.is_size) {

@@ -353,7 +353,7 @@ struct Override {
 
   std::string text;
   std::string typed;  // what the user gave, for errors: "--set train.lr=1e-4", "--lr 1e-4"
-  int layer = 0;      // overrides of one layer were written together
+  int layer = 0;      // above 0: of a sweep, whose keys each have one
 };
 
 // The overrides count more than the file. Errors name the file and line (or what was typed), the

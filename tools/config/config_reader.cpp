@@ -320,11 +320,11 @@ void apply_layers(TrainConfig& config, const std::vector<Override>& overrides, E
   for (const auto& [number, layer] : layers) {
     TrainConfig alone;
     apply_overrides(alone, layer);
-    effects.add_layer(config, alone, layer.front().typed.starts_with("--"));
+    effects.add_layer(config, alone, number == 0 ? LayerKind::kTyped : LayerKind::kSweep);
   }
 }
 
-// Keys that another layer has taken the effect of have their default, each with a note.
+// Keys that another layer has taken the effect of have their default; one note for each reason.
 void leave_out_lost(TrainConfig& config, const Effects& effects) {
   std::set<std::string> done;  // one that is left out may be what another one needs
   const auto next = [&]() -> std::optional<KeyWithoutEffect> {
@@ -335,13 +335,17 @@ void leave_out_lost(TrainConfig& config, const Effects& effects) {
   };
   std::map<std::string, std::string> usual;
   for (const auto& [key, value] : key_values({})) usual[key] = value;
+  std::map<std::string, std::vector<std::string>> left_out;  // by why
   while (const std::optional<KeyWithoutEffect> lost = next()) {
     const std::string by = effects.lost_by(lost->key);
-    config.notes.push_back(with_place(
-        config, fmt::format("{}: {} has no effect {}{}, and is left out", lost->key, lost->value,
-                            lost->reason, by.empty() ? "" : fmt::format(" ({})", by))));
+    left_out[lost->reason + (by.empty() ? "" : fmt::format(" ({})", by))].push_back(
+        fmt::format("{}: {} ({})", lost->key, lost->value, config.places.at(lost->key)));
     apply_override(config, lost->key + "=" + usual.at(lost->key));
     config.places.erase(lost->key);
+  }
+  for (const auto& [why, keys] : left_out) {
+    config.notes.push_back(
+        fmt::format("no effect {}, and left out: {}", why, fmt::join(keys, ", ")));
   }
 }
 
@@ -441,7 +445,7 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
   effects.look(config, file.name);
   TrainConfig alone;
   read_into(alone, documents[0], file);
-  effects.add_layer(config, alone, /*typed=*/false);
+  effects.add_layer(config, alone, LayerKind::kFile);
 }
 
 }  // namespace

@@ -285,6 +285,8 @@ std::string expected_text() {
   }
 }
 
+inline bool read_share(const std::string& text, StepsOrShare& value);
+
 // Reads a scalar of a non-list type; false when the text is none.
 template <typename T>
 bool read_text(const std::string& text, T& value) {
@@ -300,9 +302,7 @@ bool read_text(const std::string& text, T& value) {
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, parsed);
     if (error != std::errc() || rest != end) return false;
-    if constexpr (std::is_same_v<T, double>) {
-      if (!std::isfinite(parsed)) return false;
-    }
+    if (!std::isfinite(static_cast<double>(parsed))) return false;
     value = parsed;
     return true;
   } else if constexpr (std::is_same_v<T, NormType>) {
@@ -323,10 +323,7 @@ bool read_text(const std::string& text, T& value) {
     }
     return read_text(text, value.steps) && value.steps >= 0;
   } else if constexpr (std::is_same_v<T, StepsOrShare>) {
-    value = {};
-    if (!text.ends_with('%')) return read_text(text, value.steps);
-    return read_text(text.substr(0, text.size() - 1), value.percent) && value.percent >= 0 &&
-           value.percent <= 100;
+    return read_share(text, value);
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;
@@ -349,6 +346,13 @@ bool read_text(const std::string& text, T& value) {
     }
     return false;
   }
+}
+
+inline bool read_share(const std::string& text, StepsOrShare& value) {
+  value = {};
+  if (!text.ends_with('%')) return read_text(text, value.steps);
+  return read_text(text.substr(0, text.size() - 1), value.percent) && value.percent >= 0 &&
+         value.percent <= 100;
 }
 
 // As YAML (and JSON) text that read_text gives back.

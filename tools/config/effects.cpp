@@ -12,15 +12,17 @@ std::set<std::string> without_effect(const TrainConfig& config) {
 
 }  // namespace
 
-void Effects::add_layer(const TrainConfig& all, const TrainConfig& alone, bool typed) {
+void Effects::add_layer(const TrainConfig& all, const TrainConfig& alone, LayerKind kind) {
   const std::set<std::string> here = without_effect(all), by_itself = without_effect(alone);
   for (const auto& [key, place] : alone.places) {
     lost_by_.erase(key);
     const bool lost = here.contains(key);
-    if (lost && (typed || by_itself.contains(key))) {
-      had_.erase(key);
-    } else {
+    const bool had = !lost || kind == LayerKind::kSweep ||
+                     (kind == LayerKind::kFile && !by_itself.contains(key));
+    if (had) {
       had_.insert(key);
+    } else {
+      had_.erase(key);
     }
     if (lost) lost_by_[key] = "";
   }

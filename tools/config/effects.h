@@ -11,11 +11,14 @@
 
 namespace fsdp::config {
 
+// A file's key has an effect where it has one by itself, or over the files below. What is typed on
+// top of them must have one at once. A key of a sweep is there for some of the sweep's runs.
+enum class LayerKind : uint8_t { kFile, kTyped, kSweep };
+
 class Effects {
  public:
   // A layer was read. `all`: with the layers below it. `alone`: the same keys over the defaults.
-  // `typed`: by hand, on top of what is known: there a key without effect is a mistake.
-  void add_layer(const TrainConfig& all, const TrainConfig& alone, bool typed);
+  void add_layer(const TrainConfig& all, const TrainConfig& alone, LayerKind kind);
   // Keys that have lost their effect since the last call have lost it by what was read meanwhile:
   // `by` is a file, or what was typed.
   void look(const TrainConfig& all, const std::string& by);

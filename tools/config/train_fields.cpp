@@ -24,6 +24,7 @@ void visit(Visitor& v, ScheduleSection& c, const TrainConfig&) {
   Need end_value = of({Kind::kConstant, Kind::kLinear, Kind::kCosine, Kind::kInverseSqrt,
                        Kind::kCosineWithRestarts});
   end_value.met = !end_value.met;
+  end_value.without += "; cosine_with_min_lr and polynomial use it";
   Need cycles = of({Kind::kCosine, Kind::kCosineWithRestarts, Kind::kCosineWithMinLr,
                     Kind::kCosineWarmupWithMinLr});
   cycles.met = cycles.met || (parts.met && c.decay_shape == optim::Ramp::kCosine);

@@ -9,7 +9,7 @@
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
-#include "tools/data/tokenizer/padding_side.h"
+#include "tools/data/padding_side.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {

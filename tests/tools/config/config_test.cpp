@@ -400,10 +400,10 @@ TEST_CASE("options of a wrap policy that another one would ignore") {
   CHECK(refusal("", {"fsdp.wrap=class"}) ==
         "fsdp.wrap_classes: wrap: class needs the names of classes");
   CHECK(refusal("", {"fsdp.wrap=size", "fsdp.wrap_classes=[A]"}) ==
-        "--set fsdp.wrap_classes=[A]: fsdp.wrap_classes: belongs to wrap: class or "
-        "transformer_block");
+        "--set fsdp.wrap_classes=[A]: fsdp.wrap_classes: [\"A\"] has no effect with wrap: size");
   CHECK(refusal("", {"fsdp.min_num_params=5"}) ==
-        "--set fsdp.min_num_params=5: fsdp.min_num_params: belongs to wrap: size");
+        "--set fsdp.min_num_params=5: fsdp.min_num_params: 5 has no effect with wrap: "
+        "transformer_block");
   CHECK(refusal("", {"fsdp.wrap=size", "fsdp.min_num_params=0"}) ==
         "--set fsdp.min_num_params=0: fsdp.min_num_params: expected at least 1, got 0");
 }
@@ -416,18 +416,43 @@ TEST_CASE("ranges") {
       "--set train.optimizer.beta1=1: train.optimizer.beta1: expected a number from 0 to below 1, "
       "got 1");
   CHECK(refusal("", {"train.schedule.min_lr=1e-5"}) ==
-        "--set train.schedule.min_lr=1e-5: train.schedule.min_lr: cosine does not use it; "
-        "cosine_with_min_lr and polynomial do");
+        "--set train.schedule.min_lr=1e-5: train.schedule.min_lr: 1e-05 has no effect with kind: "
+        "cosine; cosine_with_min_lr and polynomial use it");
   CHECK(refusal("", {"model.path=a", "model.preset=b"}) ==
         "--set model.preset=b: model.preset: expected nothing beside model.path, got \"b\"");
   CHECK(refusal("train:\n  steps: 20\n  batch: 0\n") ==
         "x.yaml:3: train.batch: expected at least 1, got 0");
 }
 
+TEST_CASE("a warm-up of a number of steps, or of a share of them that is rounded up") {
+  const auto warmup = [](const std::vector<Override>& overrides) {
+    return parse_config("", "", overrides).schedule().warmup;
+  };
+  CHECK(warmup({"train.schedule.warmup=7"}) == 7);
+  CHECK(warmup({"train.schedule.warmup=10%", "train.steps=21"}) == 3);
+  CHECK(warmup({"train.schedule.warmup=10%", "train.steps=20"}) == 2);
+  CHECK(warmup({"train.schedule.warmup=2.5%", "train.schedule.total=40", "train.steps=9"}) == 1);
+  CHECK(warmup({"train.schedule.warmup=0%"}) == 0);
+  // Of epochs, the number of steps is known when the data is.
+  const TrainConfig c = parse_config("train: {epochs: 3, schedule: {warmup: 10%}}", "", {});
+  CHECK(c.in_steps(7).schedule().warmup == 3);
+  CHECK(parse_config(to_yaml(c), "", {}).train.schedule.warmup == c.train.schedule.warmup);
+  CHECK(refusal("", {"train.schedule.warmup=101%"}) ==
+        "--set train.schedule.warmup=101%: train.schedule.warmup: expected an integer, or a share "
+        "such as 10%, got \"101%\"");
+  CHECK(refusal("", {"train.schedule.warmup=-1"}) ==
+        "--set train.schedule.warmup=-1: train.schedule.warmup: expected at least 0, got -1");
+  CHECK(refusal("", {"train.schedule.warmup=0.1"}) ==
+        "--set train.schedule.warmup=0.1: train.schedule.warmup: expected an integer, or a share "
+        "such as 10%, got \"0.1\"");
+}
+
 TEST_CASE("a hybrid strategy and the size of its groups") {
   CHECK(refusal("", {"fsdp.strategy=hybrid_shard"}) ==
         "fsdp.shard_size: strategy: hybrid_shard needs it, the number of ranks of a shard group");
-  CHECK(test::contains(refusal("", {"fsdp.shard_size=2"}), "only the hybrid strategies use it"));
+  CHECK(refusal("", {"fsdp.shard_size=2"}) ==
+        "--set fsdp.shard_size=2: fsdp.shard_size: 2 has no effect with strategy: full_shard, only "
+        "with the hybrid ones");
 }
 
 TEST_CASE("units that differ: a list of sections") {

@@ -100,10 +100,13 @@ TEST_CASE(
 }
 
 TEST_CASE("memory changes: what train refuses is no alternative") {
-  const RunPlan plan = plan_of({"fsdp.units_in_flight=3"}, 2);
-  const std::vector<Alternative> all = plan.alternatives();
-  CHECK(find(all, "fsdp.units_in_flight=1"));
-  CHECK(!find(all, "fsdp.strategy=no_shard"));  // which has no units in flight
+  const auto alternatives = [](const std::vector<config::Override>& overrides) {
+    return plan_of(overrides, 2).alternatives();
+  };
+  CHECK(find(alternatives({"train.dtype=f16"}), "train.dtype=f32"));
+  CHECK(!find(alternatives({"train.dtype=f16", "train.master_dtype=f16"}), "train.dtype=f32"));
+  // A key that a change takes the effect of is left out.
+  CHECK(find(alternatives({"fsdp.units_in_flight=3"}), "fsdp.strategy=no_shard"));
 }
 
 TEST_CASE("memory changes: those that keep the bits come first; all that are found fit") {

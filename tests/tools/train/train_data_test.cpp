@@ -306,6 +306,26 @@ TEST_CASE_FIXTURE(Texts, "train data: folders and patterns without what is asked
   CHECK(refusal() == "");
 }
 
+TEST_CASE_FIXTURE(Texts, "train data: a subset of the validation rows") {
+  std::string rows;
+  for (int i = 0; i < 10; ++i) rows += fmt::format("{{\"text\": \"{}{}\"}}\n", i, i);
+  config.data.train = {folder.write("train.jsonl", rows).string()};
+  config.data.validation = {folder.write("validation.jsonl", rows).string()};
+  config.data.validation_subset.n = 3;
+  config.train.batch = 3;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config);
+    CHECK((data.sequences() == 10 && data.validation_sequences() == 3));
+    for (size_t row = 0; row < 3; ++row)
+      CHECK(data.validation({}).get(0).tokens[2 * row] == "560"[row]);
+    CHECK(data.remarks()[1].find("; 3 of the rows, by seed 42") != std::string::npos);
+  });
+  config.data.validation_subset.n = 11;
+  CHECK(refusal() == fmt::format("data.validation_subset.n: expected 1 to 10, the rows of {}, "
+                                 "got 11",
+                                 name("validation.jsonl")));
+}
+
 TEST_CASE_FIXTURE(Texts, "train data: a subset of the training rows, skipped rows of both texts") {
   std::string rows = "{\n";
   for (int i = 0; i < 10; ++i) rows += fmt::format("{{\"text\": \"{}{}\"}}\n", i, i);

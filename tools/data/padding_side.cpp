@@ -1,5 +1,5 @@
-// Contract: tools/data/tokenizer/padding_side.h.
-#include "tools/data/tokenizer/padding_side.h"
+// Contract: tools/data/padding_side.h.
+#include "tools/data/padding_side.h"
 
 #include <filesystem>
 
