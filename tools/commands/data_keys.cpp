@@ -33,6 +33,7 @@ config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<confi
   std::vector<config::Override> all(keys.overrides.begin(), keys.overrides.end());
   all.insert(all.end(), more.begin(), more.end());
   config::TrainConfig config = config::read_config(keys.config, all);
+  for (const std::string& text : config.notes) note(text);
   for (const std::string& text : resolve_paths(config, keys.config)) note(text);
   return config;
 }

@@ -71,6 +71,7 @@ int print_view(const MemoryOptions& options) {
   const std::string& file = options.config.config;
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
+  for (const std::string& note : config.notes) print_note(note);
   const MemoryView view = view_memory(
       config,
       {.ranks = options.world,

@@ -331,8 +331,9 @@ struct TrainConfig {
   // That train.epochs has replaced a file's train.steps, or the other way round; "": neither.
   // Not a key.
   std::string length_note;
-  // What reading has left out or decided: keys that another layer has taken the effect of, and
-  // which of two --set counts. Not a key.
+  // Keys that another layer has taken the effect of: they have their default. Not a key.
+  std::vector<std::string> left_out;
+  // That these are left out, and which of two --set counts. Not a key.
   std::vector<std::string> notes;
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.

@@ -342,6 +342,7 @@ void leave_out_lost(TrainConfig& config, const Effects& effects) {
         fmt::format("{}: {} ({})", lost->key, lost->value, config.places.at(lost->key)));
     apply_override(config, lost->key + "=" + usual.at(lost->key));
     config.places.erase(lost->key);
+    config.left_out.push_back(lost->key);
   }
   for (const auto& [why, keys] : left_out) {
     config.notes.push_back(

@@ -30,6 +30,8 @@ TEST_CASE(
   const TrainConfig c = files.read(yaml, {"fsdp.strategy=no_shard"});
   CHECK(c.fsdp.forward_prefetch);
   CHECK(c.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPre);
+  CHECK(c.left_out ==
+        std::vector<std::string>{"fsdp.forward_prefetch", "fsdp.backward_prefetch"});
   REQUIRE(c.notes.size() == 1);
   CHECK(c.notes[0] ==
         "no effect with strategy: no_shard (--set fsdp.strategy=no_shard), and left out: "
