@@ -159,7 +159,8 @@ void run_local_ranks(int ranks, const std::function<void(Communicator& world)>& 
     try {
       body(world);
     } catch (const std::exception& error) {
-      first_error.set(fmt::format("rank {}: {}", rank, error.what()), world.abort(error.what()));
+      first_error.set(ranks == 1 ? error.what() : fmt::format("rank {}: {}", rank, error.what()),
+                      world.abort(error.what()));
     } catch (...) {  // for instance a failed REQUIRE of a test
       first_error.set(fmt::format("rank {}: ended by an exception of unknown type", rank),
                       world.abort("exception of unknown type"));

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/io/json.h"
+#include "core/text/counted.h"
 
 namespace fsdp::tools {
 namespace {
@@ -66,8 +67,8 @@ std::string describe(const GatePlace& at) {
   const std::string hosts =
       at.hosts == 1 ? "1 host"
                     : fmt::format("{} hosts (at most {} on one)", at.hosts, at.most_on_a_host);
-  return fmt::format("{} ranks on {} by {}, memory of {} ({})", at.ranks, hosts, at.transport,
-                     at.memory, at.device);
+  return fmt::format("{} on {} by {}, memory of {} ({})", counted(at.ranks, "rank"), hosts,
+                     at.transport, at.memory, at.device);
 }
 
 GateRecord record_of(CommResult result, double seconds) {

@@ -5,6 +5,7 @@
 
 #include "core/io/file.h"
 #include "core/io/shard_index.h"
+#include "core/text/counted.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
@@ -56,7 +57,7 @@ std::string note_on_schedule(const config::TrainConfig& before, const config::Tr
 }
 
 std::string length_text(const config::TrainSection& c) {
-  return c.epochs > 0 ? fmt::format("{} epochs", c.epochs) : fmt::format("{} steps", c.steps);
+  return c.epochs > 0 ? counted(c.epochs, "epoch") : counted(c.steps, "step");
 }
 
 // One line for train.steps and train.epochs, of which one counts. Steps of an epoch are known with

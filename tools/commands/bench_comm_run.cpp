@@ -15,6 +15,7 @@
 #include "comm/exchange.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/text/counted.h"
 #include "tools/bench/comm_pairs.h"
 #include "tools/bench/comm_suite.h"
 #include "tools/bench/gate_records.h"
@@ -223,9 +224,9 @@ class CommRun {
   void print_head() const {
     if (options_.json || !speaks()) return;
     fmt::print(
-        "{} ranks, {}, memory of {}; {} x {} calls; median of a call on the slowest rank\n"
+        "{}, {}, memory of {}; {} x {} calls; median of a call on the slowest rank\n"
         "{:<16}{:>9}{:>7}{:>13}{:>14}{:>12}{:>9}{:>14}{:>14}{:>8}\n",
-        rank_.world.size(), transport_, backend_->name(), options_.timing.rounds,
+        counted(rank_.world.size(), "rank"), transport_, backend_->name(), options_.timing.rounds,
         options_.timing.calls, "collective", "op", "dtype", "buffer", "bytes", "us", "spread",
         "algbw GB/s", "busbw GB/s", "wrong");
   }

@@ -2,6 +2,8 @@
 // Read next: tools/run/training_run.h.
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include "comm/exchange.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/commands/commands.h"
@@ -59,6 +61,7 @@ int train_on_ranks(TrainOptions options) {
   options.run.config_file = options.given.config;
   RunOutput output(stdout);
   options.run.say = [&output](const std::string& line) { output.put(line + "\n"); };
+  options.run.say_beside = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   options.run.progress = &output;
   options.run.local_ranks = options.launch.local_ranks;
   LaunchOptions how = plan.config.runtime.launch;

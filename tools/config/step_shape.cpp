@@ -2,16 +2,12 @@
 #include "tools/config/step_shape.h"
 
 #include "core/error.h"
+#include "core/text/counted.h"
 
 namespace fsdp::config {
 namespace {
 
 constexpr int64_t kDefaultBatch = 8;
-
-std::string counted(int64_t number, const std::string& noun) {
-  const char* const many = noun == "pass" ? "es" : "s";
-  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : many);
-}
 
 int64_t divided_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
 

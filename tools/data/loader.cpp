@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/text/counted.h"
 
 namespace fsdp::data {
 namespace {
@@ -24,8 +25,8 @@ std::shared_ptr<const Sequences> checked_sequences(const LoaderOptions& options)
              "{} has {}, fewer than one sequence of {} (data.sequence_length)", options.name,
              sequences->summary(), options.sequence_length);
   FSDP_CHECK(options.world <= options.batch,
-             "train.batch: {} sequences cannot be dealt to {} ranks; expected at least {}",
-             options.batch, options.world, options.world);
+             "train.batch: {} cannot be dealt to {} ranks; expected at least {}",
+             counted(options.batch, "sequence"), options.world, options.world);
   // A padded batch would be as long as train.batch, however little data there is.
   FSDP_CHECK(options.last == LastBatch::kShort || options.rule == ShuffleRule::kTorch ||
                  sequences->count() >= options.batch,

@@ -158,12 +158,15 @@ class WikitextSequences final : public FullSequences {
     for (size_t i = 0; i < std::min<size_t>(ends_.size(), 8); ++i) {
       of_groups.push_back(ends_[i] - (i == 0 ? 0 : ends_[i - 1]));
     }
-    return fmt::format(
-        "{} rows, {} of them cut to {} tokens; {} sequences ({}{} of {} rows each), {} tokens "
-        "dropped",
-        format_count(static_cast<int64_t>(rows_.examples.size())), format_count(cut_), length_,
-        format_count(count()), fmt::join(of_groups, ", "), ends_.size() > 8 ? ", ..." : "",
-        format_count(kGroup), format_count(dropped_));
+    const auto rows = static_cast<int64_t>(rows_.examples.size());
+    const std::string groups =
+        rows <= kGroup ? ""
+                       : fmt::format(" ({}{} of {}{} rows each)", fmt::join(of_groups, ", "),
+                                     ends_.size() > 8 ? ", ..." : "",
+                                     rows % kGroup == 0 ? "" : "up to ", format_count(kGroup));
+    return fmt::format("{} rows, {} of them cut to {} tokens; {} sequences{}, {} tokens dropped",
+                       format_count(rows), format_count(cut_), length_, format_count(count()),
+                       groups, format_count(dropped_));
   }
 
  protected:

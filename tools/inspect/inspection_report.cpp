@@ -1,5 +1,6 @@
 // An inspection as text and as JSON. Contract: inspection.h.
 #include "core/io/json.h"
+#include "core/text/counted.h"
 #include "core/text/numbers.h"
 #include "tools/inspect/inspection.h"
 
@@ -38,8 +39,9 @@ std::string positions_text(const models::ModelConfig& c) {
 std::string shape_section(const Inspection& in) {
   const models::ModelConfig& c = in.config;
   std::string out = fmt::format("{}: {} ({})\n", in.source, c.family, c.model_class);
-  out += fmt::format("  {} layers, hidden {}, {} heads of {}, {} key-value heads, inner {}\n",
-                     c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, c.ffn);
+  out += fmt::format("  {}, hidden {}, {} of {}, {}, inner {}\n", counted(c.layers, "layer"),
+                     c.hidden, counted(c.heads, "head"), c.head_dim,
+                     counted(c.kv_heads, "key-value head"), c.ffn);
   out += fmt::format("  vocabulary {}, {} positions, {}{}{}\n", c.vocabulary, c.max_positions,
                      positions_text(c), c.window > 0 ? fmt::format(", window {}", c.window) : "",
                      c.tied_head ? ", tied head" : "");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "core/text/counted.h"
 #include "kernels/cpu/file_backend.h"
 #include "kernels/cpu/wide_loop.h"
 
@@ -64,8 +65,8 @@ void check_own_gpus(const std::vector<RankGpus>& ranks, const std::vector<size_t
       seen.insert(each.gpus.begin(), each.gpus.end());
     }
     FSDP_CHECK(on_host <= static_cast<int>(seen.size()),
-               "{} has {} ranks and {} GPUs; --share-gpus lets ranks share one", ranks[r].host,
-               on_host, seen.size());
+               "{} has {} and {}; --share-gpus lets ranks share one", ranks[r].host,
+               counted(on_host, "rank"), counted(static_cast<int64_t>(seen.size()), "GPU"));
     fail(
         "ranks {} and {} on {} see no two different GPUs that are free; --share-gpus lets ranks "
         "share one",

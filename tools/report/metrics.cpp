@@ -179,7 +179,8 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   const double rate = s.totals.step_time_s > 0
                           ? static_cast<double>(s.totals.true_tokens) / s.totals.step_time_s
                           : 0;
-  Json out = {{"model", s.model},
+  Json out = {{"model", s.facts.model.empty() ? s.model : s.facts.model},
+              {"model_shape", s.model},
               {"parameters", s.parameters},
               {"strategy", s.strategy},
               {"dtype", s.dtype},

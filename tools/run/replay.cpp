@@ -9,6 +9,7 @@
 #include "comm/fsdp/fully_sharded.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/text/counted.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/run_folder.h"
@@ -65,7 +66,7 @@ class Replay {
     if (device != before) return fmt::format("{} instead of {}", device, before);
     const int ranks = rank_.world.size();
     if (ranks == plan_.ranks || plan_.resume.config.fsdp.options.fixed_order) return "";
-    return fmt::format("{} ranks instead of {}", ranks, plan_.ranks);
+    return fmt::format("{} instead of {}", counted(ranks, "rank"), plan_.ranks);
   }
   double tolerance() const {
     const DType dtype = plan_.resume.config.train.dtype;

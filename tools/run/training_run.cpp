@@ -8,6 +8,7 @@
 
 #include "comm/exchange.h"
 #include "core/io/json.h"
+#include "core/text/counted.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
 #include "tools/config/step_shape.h"
@@ -60,8 +61,8 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
     const ResumePlan& plan = settled.plan;
     if (plan.finished) {
       const config::TrainSection& train = plan.config.train;
-      const std::string length = train.epochs > 0 ? fmt::format("{} epochs", train.epochs)
-                                                  : fmt::format("{} steps", train.steps);
+      const std::string length =
+          train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step");
       if (rank.world.rank() == 0) {
         options.say(fmt::format("{}: this run has done its {}: nothing to go on with",
                                 plan.run_directory.string(), length));

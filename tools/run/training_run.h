@@ -45,7 +45,9 @@ struct TrainingRunOptions {
   bool resume_with_changes = false;
   bool restart_from_scratch = false;
   std::function<void(const std::string& line)>
-      say;                        // gets what rank 0 says, and a line of each other
+      say;  // gets what rank 0 says, and a line of each other
+  // The same of what is no part of a log, where the log is in another program's form.
+  std::function<void(const std::string& line)> say_beside;
   RunOutput* progress = nullptr;  // where rank 0 shows it; null: nowhere
 };
 
@@ -95,6 +97,11 @@ class TrainingRun {
   bool speaks() const { return rank_.world.rank() == 0; }
   void say(const std::string& text) {
     if (speaks()) options_.say(text);
+  }
+  // For who reads a log in another program's form, what that program would not print is elsewhere.
+  void say_beside(const std::string& text) {
+    const bool foreign = config_.train.log_format.guest && options_.say_beside;
+    if (speaks()) foreign ? options_.say_beside(text) : options_.say(text);
   }
   // training_run.cpp
   void introduce();

@@ -137,13 +137,15 @@ void TrainingRun::report(RunSummary& summary) {
   summary.file = memory.file;
   summary.resident_growth_bytes = memory.resident_growth;
   if (summary.totals.signal != 0) return;
-  say(fmt::format("\n{}", format_losses(summary.totals, config_.train.log_every.steps,
-                                        summary.bigram_entropy)));
-  say(format_memory_table(memory));
+  say_beside(fmt::format("\n{}", format_losses(summary.totals, config_.train.log_every.steps,
+                                               summary.bigram_entropy)));
+  std::string table = format_memory_table(memory);
+  table.pop_back();  // the end of its last line
+  say_beside(table);
   const std::string batches =
       format_batch_times(batch_times_, summary.totals.steps - summary.resumed_from);
-  if (!batches.empty()) say(batches);
-  if (summary.overlap) say(format_overlap(*summary.overlap));
+  if (!batches.empty()) say_beside(batches);
+  if (summary.overlap) say_beside(format_overlap(*summary.overlap));
 }
 
 RunIntervals TrainingRun::intervals() const {

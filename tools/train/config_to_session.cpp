@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/text/counted.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
 #include "tools/config/key_values.h"
@@ -183,17 +184,34 @@ void add_remarks_on_data(const config::StepShape& train, int64_t sequences, int 
                          std::vector<std::string>& out) {
   if (train.batch > sequences) {
     out.push_back(
-        fmt::format("train.batch is {}, the data has {} sequence{}: every step is an epoch "
+        fmt::format("train.batch is {}, the data has {}: every step is an epoch "
                     "and takes them all",
-                    train.batch, sequences, sequences == 1 ? "" : "s"));
+                    train.batch, counted(sequences, "sequence")));
   }
   const int64_t rows = (std::min(train.batch, sequences) + ranks - 1) / ranks;
   if (train.rows_per_pass == 0 && train.micro_steps > rows) {
     out.push_back(
-        fmt::format("train.micro_steps is {}, a rank has at most {} sequences in a step: "
+        fmt::format("train.micro_steps is {}, a rank has at most {} in a step: "
                     "the other micro-steps are empty",
-                    train.micro_steps, rows));
+                    train.micro_steps, counted(rows, "sequence")));
   }
+}
+
+// The rate where the schedule ends before the run, or behind it.
+std::string rates_beside(const optim::Schedule& s, int64_t total, int64_t steps) {
+  const double first = s.rate(total), last = s.rate(steps - 1);
+  if (total > steps) {
+    return fmt::format("the rate of the last update is {:.2e}, that of the schedule's end {:.2e}",
+                       last, first);
+  }
+  const bool one = total + 1 == steps;
+  const std::string beyond = one ? fmt::format("update {} has", steps)
+                                 : fmt::format("updates {} to {} have", total + 1, steps);
+  if (first == 0 && last == 0) {
+    return fmt::format("{} rate 0 and {} nothing", beyond, one ? "trains" : "train");
+  }
+  return first == last ? fmt::format("{} rate {:.2e}", beyond, first)
+                       : fmt::format("{} rates from {:.2e} to {:.2e}", beyond, first, last);
 }
 
 // A schedule that the run does not show as it is written.
@@ -203,9 +221,9 @@ void add_remarks_on_schedule(const config::TrainConfig& config, std::vector<std:
   const int64_t steps = config.train.steps, before = s.zero_warmup + s.warmup;
   if (before >= steps && s.warmup > 0) {
     out.push_back(
-        fmt::format("train.schedule.warmup is {}, the run has {} step{}: the rate never reaches "
+        fmt::format("train.schedule.warmup is {}, the run has {}: the rate never reaches "
                     "train.lr",
-                    s.warmup, steps, steps == 1 ? "" : "s"));
+                    s.warmup, counted(steps, "step")));
   }
   if (s.min_lr > s.peak) {
     out.push_back(fmt::format("train.schedule.min_lr is {:g}, above train.lr {:g}: the rate rises",
@@ -219,10 +237,8 @@ void add_remarks_on_schedule(const config::TrainConfig& config, std::vector<std:
                     s.decay_updates, std::max<int64_t>(s.total - s.warmup, 0)));
   }
   if (total > 0 && total != steps) {
-    out.push_back(fmt::format(
-        "train.schedule.total is {}, the run has {} step{}: the rate of the last one is "
-        "{:.2e}, that of update {} {:.2e}",
-        total, steps, steps == 1 ? "" : "s", s.rate(steps - 1), total, s.rate(total)));
+    out.push_back(fmt::format("train.schedule.total is {}, the run has {}: {}", total,
+                              counted(steps, "step"), rates_beside(s, total, steps)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/text/counted.h"
 #include "core/text/numbers.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
@@ -209,7 +210,7 @@ std::string preset_note(const std::string& name) {
 
 std::string describe(const models::ModelConfig& model) {
   const double parameters = static_cast<double>(model.parameter_count());
-  return fmt::format("{}, {} layers, {:.2f} M parameters", model.family, model.layers,
+  return fmt::format("{}, {}, {:.2f} M parameters", model.family, counted(model.layers, "layer"),
                      parameters / 1e6);
 }
 

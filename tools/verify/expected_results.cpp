@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/text/counted.h"
 #include "models/adapter_folder.h"
 #include "models/ignored_keys.h"
 #include "tools/verify/expected_results_json.h"
@@ -223,15 +224,15 @@ void ExpectedResults::leave_out_runs_of_other_ranks(int ranks) {
   const auto other = [&](const RunSettings& r) { return r.ranks && *r.ranks != ranks; };
   std::string refusal;
   if (pass && other(run)) {
-    refusal = fmt::format("first step: needs {} ranks, these are {}", *run.ranks, ranks);
+    refusal = fmt::format("first step: needs {}, these are {}", counted(*run.ranks, "rank"), ranks);
     pass.reset();
     left_out.push_back("not compared: " + refusal);
   }
   std::erase_if(trajectories, [&](const ExpectedTraining& t) {
     if (!other(t.run)) return false;
-    refusal =
-        fmt::format("{}: needs {} ranks, these are {}",
-                    t.variant.empty() ? "main run" : "variant " + t.variant, *t.run.ranks, ranks);
+    refusal = fmt::format("{}: needs {}, these are {}",
+                          t.variant.empty() ? "main run" : "variant " + t.variant,
+                          counted(*t.run.ranks, "rank"), ranks);
     left_out.push_back("not compared: " + refusal);
     return true;
   });

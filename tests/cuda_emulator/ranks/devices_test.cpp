@@ -34,7 +34,7 @@ TEST_CASE("ranks that see the same GPU share it, with leave, through the host") 
     const std::vector<RankGpus> ranks = tools::gpus_of_ranks(world, 0, "auto");
     CHECK_THROWS_WITH_AS(
         tools::choose_gpu(ranks, world.rank(), "auto", false),
-        (ranks[0].host + " has 2 ranks and 1 GPUs; --share-gpus lets ranks share one").c_str(),
+        (ranks[0].host + " has 2 ranks and 1 GPU; --share-gpus lets ranks share one").c_str(),
         Error);
     const GpuChoice gpu = tools::choose_gpu(ranks, world.rank(), "auto", true);
     CHECK(gpu.shared);

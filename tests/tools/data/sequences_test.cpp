@@ -144,7 +144,7 @@ TEST_CASE("rows of wikitext: cut, joined a thousand at a time, the rest of each 
   }
   CHECK(sequences->summary() ==
         fmt::format("2,345 rows, {} of them cut to 16 tokens; 1,338 sequences (572, 570, 196 of "
-                    "1,000 rows each), {} tokens dropped",
+                    "up to 1,000 rows each), {} tokens dropped",
                     expected["cut"].get<int>(), expected["dropped"].get<int>()));
   CHECK(sequences->label_tokens(3, length, {}) == 15);
   CHECK(sequences->label_tokens(3, length, {.shifted_labels = false}) == 16);

@@ -56,8 +56,7 @@ TEST_CASE("session: token and position table as units of their own need two buff
 
 // What a program of one's own may get wrong, and would otherwise train as something else.
 TEST_CASE("session: options and batches that would train something else are refused") {
-  CHECK(error_with(1, {.micro_steps = 0}) ==
-        "rank 0: [fsdp] micro_steps: expected at least 1, got 0");
+  CHECK(error_with(1, {.micro_steps = 0}) == "[fsdp] micro_steps: expected at least 1, got 0");
   CHECK(test::contains(
       error_with(2, {.accumulation = comm::Accumulation::kReduceEach, .fixed_order = true}),
       "[session] batch.rows_per_pass: expected at least 1 with fixed_order"));

@@ -227,7 +227,7 @@ TEST_CASE("generation: statistics, and prompts without tokens") {
   CHECK(stats.new_token_seconds > 0);
   CHECK(test::error_of([&] {
           generate({{1}, {}}, setting);
-        }) == "rank 0: [generate] prompt: expected at least one token");
+        }) == "[generate] prompt: expected at least one token");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST_CASE("a rank takes one of the GPUs that it sees") {
 TEST_CASE("ranks that see one GPU between them need leave to share") {
   const auto same = seeing({{"1 x"}, {"1 x"}});
   CHECK(error_of([&] { choose_gpu(same, 0, "auto", false); }) ==
-        "a has 2 ranks and 1 GPUs; --share-gpus lets ranks share one");
+        "a has 2 ranks and 1 GPU; --share-gpus lets ranks share one");
   CHECK(choose_gpu(same, 1, "auto", true).shared);
   CHECK(error_of([&] {
           choose_gpu(seeing({{"1 x"}, {"1 x"}, {"2 y", "3 z"}}), 0, "auto", false);

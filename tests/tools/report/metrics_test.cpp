@@ -144,7 +144,11 @@ TEST_CASE("metrics: speed and utilisation under the names of the workshop's call
 TEST_CASE("metrics: the keys that the Mistral guide's scripts keep, and what it asks for beside") {
   const test::TempFolder folder;
   RunSummary s;
-  s.facts = {.sharding_strategy = "full_shard", .seq_len = 512, .bsz = 2, .grad_accum = 4};
+  s.facts = {.model = "mistralai/Mistral-7B-v0.1",
+             .sharding_strategy = "full_shard",
+             .seq_len = 512,
+             .bsz = 2,
+             .grad_accum = 4};
   s.model = "llama";
   s.world_size = 2;
   s.totals.steps = 10;
@@ -162,7 +166,8 @@ TEST_CASE("metrics: the keys that the Mistral guide's scripts keep, and what it 
     CAPTURE(key);
     CHECK(json.contains(key));
   }
-  CHECK(json.at("model") == "llama");
+  CHECK(json.at("model") == "mistralai/Mistral-7B-v0.1");  // as the scripts name it
+  CHECK(json.at("model_shape") == "llama");
   CHECK(json.at("sharding_strategy") == "full_shard");
   constexpr int kTokens = 10 * 4 * 2 * 512 * 2;
   CHECK(json.at("approx_tokens") == kTokens);

@@ -69,7 +69,7 @@ TEST_CASE("replay: the steps of a run are computed again; a number that was chan
                               next + ": weights and optimizer state: equal"},
                   0));
   CHECK(replayed(run, 3, 1) ==
-        std::pair(test::Lines{"steps 3 to 4, compared to 0.0001: 1 ranks instead of 2",
+        std::pair(test::Lines{"steps 3 to 4, compared to 0.0001: 1 rank instead of 2",
                               "2 logged steps: equal",
                               next + ": not compared, on another number of ranks"},
                   0));

@@ -322,13 +322,23 @@ TEST_CASE("train setup: a schedule that the run does not show is said") {
   CHECK(said("kind: polynomial, min_lr: 2e-3") ==
         "train.schedule.min_lr is 0.002, above train.lr 0.001: the rate rises\n");
   CHECK(said("kind: linear, total: 100") == "");
-  CHECK(said("kind: linear, total: 50") ==
-        "train.schedule.total is 50, the run has 100 steps: the rate of the last one is 0.00e+00, "
-        "that of update 50 0.00e+00\n");
+  CHECK(
+      said("kind: linear, total: 50") ==
+      "train.schedule.total is 50, the run has 100 steps: updates 51 to 100 have rate 0 and train "
+      "nothing\n");
+  CHECK(said("kind: linear, total: 99") ==
+        "train.schedule.total is 99, the run has 100 steps: update 100 has rate 0 and trains "
+        "nothing\n");
+  CHECK(
+      said("kind: polynomial, min_lr: 1e-4, total: 50") ==
+      "train.schedule.total is 50, the run has 100 steps: updates 51 to 100 have rate 1.00e-04\n");
+  CHECK(said("kind: linear, total: 200") ==
+        "train.schedule.total is 200, the run has 100 steps: the rate of the last update is "
+        "5.05e-04, that of the schedule's end 0.00e+00\n");
   // A cosine rises again; Hugging Face's too.
   CHECK(said("kind: cosine, total: 50") ==
-        "train.schedule.total is 50, the run has 100 steps: the rate of the last one is 9.99e-04, "
-        "that of update 50 0.00e+00\n");
+        "train.schedule.total is 50, the run has 100 steps: updates 51 to 100 have rates from "
+        "0.00e+00 to 9.99e-04\n");
   CHECK(said("kind: warmup_stable_decay, warmup: 40, decay_steps: 60") == "");
   CHECK(said("kind: warmup_stable_decay, warmup: 40, decay_steps: 61") ==
         "train.schedule.decay_steps is 61, behind the warm-up 60 are left: the decay ends after "
