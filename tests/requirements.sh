@@ -9,18 +9,26 @@ cd "${1:-$(dirname "$0")/..}" || exit 2
 mapfile -t tests < <(find tests -type f \( -name '*_test.cpp' -o -name '*.sh' \) | sort)
 
 awk '
-  function problem(message) { print FILENAME ":" FNR ": " message; wrong = 1 }
-  function tag(text,    words, count, i) {
-    if (!sub(/\.$/, "", text)) problem("expected a list of requirements that ends with a point")
-    count = split(text, words, / *, */)
+  function problem_at(place, message) { print place ": " message; wrong = 1 }
+  function problem(message) { problem_at(FILENAME ":" FNR, message) }
+  # What stands behind "Requirements: ", up to its point, which may be on a later line.
+  function tag(list,    words, count, i) {
+    if (!match(list, /\.( |$)/)) problem_at(place, "expected a list of requirements that ends with a point")
+    else list = substr(list, 1, RSTART - 1)
+    count = split(list, words, / *, */)
     for (i = 1; i <= count; ++i) {
-      if (!(words[i] in statement)) problem("unknown requirement \"" words[i] "\"")
-      else if ((FILENAME, words[i]) in tagged) problem(words[i] " is named twice")
-      else proof[words[i]] = proof[words[i]] "\n                " FILENAME
-      tagged[FILENAME, words[i]] = 1
+      if (!(words[i] in statement)) problem_at(place, "unknown requirement \"" words[i] "\"")
+      else if ((file, words[i]) in tagged) problem_at(place, words[i] " is named twice")
+      else proof[words[i]] = proof[words[i]] "\n                " file
+      tagged[file, words[i]] = 1
     }
+    pending = ""
   }
-  FNR == 1 { head = 1 }
+  FNR == 1 {
+    if (pending != "") tag(pending)
+    head = 1
+    file = FILENAME
+  }
 
   # The list.
   FILENAME == "tests/requirements.txt" {
@@ -39,13 +47,26 @@ awk '
   }
 
   # The tests: their first lines are comments.
-  !/^\/\// && (FILENAME ~ /\.cpp$/ || !/^#/) { head = 0 }
-  /^(\/\/|#) Requirements: / {
-    if (head) tag(substr($0, index($0, ": ") + 2))
-    else problem("a list of requirements belongs to the head comment")
+  !/^\/\// && (FILENAME ~ /\.cpp$/ || !/^#/) {
+    head = 0
+    if (pending != "") tag(pending)
+  }
+  /^(\/\/|#).*Requirements: S[0-9]/ {
+    if (!head) { problem("a list of requirements belongs to the head comment"); next }
+    if (pending != "") tag(pending)
+    place = FILENAME ":" FNR
+    pending = substr($0, index($0, "Requirements: ") + 14)
+    if (pending ~ /\.( |$)/) tag(pending)
+    next
+  }
+  pending != "" {
+    sub(/^(\/\/|#) */, "")
+    pending = pending " " $0
+    if (pending ~ /\.( |$)/) tag(pending)
   }
 
   END {
+    if (pending != "") tag(pending)
     FILENAME = "tests/requirements.txt"
     for (i = 1; i <= listed; ++i) {
       id = ids[i]

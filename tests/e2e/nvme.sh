@@ -3,6 +3,7 @@
 # whose state is three times the memory that it may take; what is left of a run that was killed; a disk
 # that fills up, or loses the file, in mid-run.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S2.16.
 source "$(dirname "$0")/../support/e2e.sh"
 source "$SOURCE/tests/support/fixed_order.sh"
 mkdir disk

@@ -230,6 +230,12 @@ for line in 'S0.1   DONE     One thing' 'tests/e2e/b.sh' 'S0.2   PART     Anothe
   '4 requirements: 2 DONE (of these 1 but for a [GPU], 0 but for [NODES]), 1 PART, 1 LATER, 0 [GPU], 0 [NODES]'; do
   expect ../requirements.sh "$line"
 done
+# Within a line of the head comment, and over two of them.
+{ echo '// A test. Requirements: S0.1. It is short.'; echo 'int x;'; } | file tests/core/a_test.cpp
+{ echo '# A script. Requirements: S0.3,'; echo '# S0.2.'; } | file tests/e2e/b.sh
+for line in 'S0.1   DONE     One thing' 'S0.2   PART     Another' 'S0.3   DONE     A third'; do
+  expect ../requirements.sh "$line"
+done
 requirement() {  # 'line of the list' 'line of a test' 'message': in a tree that has nothing else wrong
   printf '%s\n' 'S0.1 One thing' "$1" | file tests/requirements.txt
   { echo '// A test.'; echo "$2"; } | file tests/core/a_test.cpp
@@ -244,6 +250,7 @@ requirement '1.2 Another' '//' 'tests/requirements.txt:2: expected a requirement
 requirement "S0.2 $(printf 'a%.0s' {1..91})" '//' 'tests/requirements.txt:2: S0.2: expected a statement of 1 to 90 characters, got 91'
 requirement '' '// Requirements: S0.1, S9.9.' 'tests/core/a_test.cpp:2: unknown requirement "S9.9"'
 requirement '' '// Requirements: S0.1, S0.1.' 'tests/core/a_test.cpp:2: S0.1 is named twice'
+requirement '' $'// Of it. Requirements: S0.1,\n// S0.1.' 'tests/core/a_test.cpp:2: S0.1 is named twice'
 requirement '' '// Requirements: S0.1' 'tests/core/a_test.cpp:2: expected a list of requirements that ends with a point'
 requirement '' $'int x;\n// Requirements: S0.1.' 'tests/core/a_test.cpp:3: a list of requirements belongs to the head comment'
 

@@ -1,6 +1,6 @@
 // Ids, mask and labels of rows against those that transformers, its collators and a published
 // script make (tests/fixtures/objectives.json); the rules for rows that are too long.
-// Requirements: S0.1, S0.2, S1.3, S3.5.
+// Requirements: S0.2, S1.3, S3.5.
 #include "tools/data/row_layout.h"
 
 #include <numeric>
