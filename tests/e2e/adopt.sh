@@ -2,7 +2,7 @@
 # Each guide's own configuration through fsdp adopt, explain and a short train on two ranks. What
 # explain and train are given besides is what the guide's file does not name, and small sizes.
 # Environment: FSDP the program, SOURCE the repository.
-# Requirements: S1.1, S1.12.
+# Requirements: S1.1, S1.12, S3.9.
 source "$(dirname "$0")/../support/e2e.sh"
 fixtures=$SOURCE/tests/fixtures/adopt
 
@@ -23,7 +23,7 @@ trained() {
   "$FSDP" train --local-ranks 2 --config "$name.yaml" --set runtime.run_dir="run_$name" \
     --set train.steps=2 --set data.sequence_length="${length:-32}" --set train.log_every=1 "$@" \
     >"$name.log" 2>&1 || fail "train $name: $(cat "$name.log")"
-  grep -qE '^step 2/2 |^\(2/2\) loss=|"num_updates":"[12]"' "$name.log" || fail "train $name: no second step: $(cat "$name.log")"
+  grep -qE "^step 2/2 |^\(2/2\) loss=|\"num_updates\":\"[12]\"|'train_loss'" "$name.log" || fail "train $name: no second step: $(cat "$name.log")"
 }
 # tiny FOLDER FAMILY: a model there, as somebody has put it there for the guide
 tiny() {
@@ -79,7 +79,7 @@ grep -q "effective batch 8 = 2 rows x 2 ranks x 2 micro-steps" chess_ddp.log ||
 # ---- workshop: variables, TrainingArguments ---------------------------------------------------------
 tiny bigscience/bloom-560m bloom
 # with_variables FILE command...
-with_variables() { (set -a; . "$1"; set +a; shift; "$@"; exit "$failed") || failed=1; }
+with_variables() { (set -a; . "$1" >/dev/null; set +a; shift; "$@"; exit "$failed") || failed=1; }
 with_variables "$fixtures/env_vars.sh" adopted env env
 explained env 2 "full_shard on 2 ranks" --data squad.json
 length=128 trained env --data squad.json
@@ -88,12 +88,32 @@ with_variables "$fixtures/env_vars.sh" adopted env_literal env --literal
 trained env_literal --data squad.json
 grep -q "^data.objective: kaust_compat" env_literal.log || fail "env: $(grep ^data env_literal.log)"
 with_variables "$fixtures/env_vars_custom.sh" adopted custom env
-explained custom 2 "workshop_gpt, 3 layers" --data squad.json
+explained custom 2 "workshop_gpt, 3 layers" --data squad.json --set data.tokenizer=bytes
 length=128 trained custom --data squad.json --set model.hidden_size=32 \
-  --set model.heads=2 --set model.ffn=64
+  --set model.heads=2 --set model.ffn=64 --set data.tokenizer=bytes
+# What the guide's programs do at every epoch; stdout has their Trainer's lines, and no tables of ours.
+with_variables "$fixtures/env_vars.sh" adopted best env --ranks 2 --data squad.json \
+  --validation squad.json --model bigscience/bloom-560m
+"$FSDP" train --local-ranks 2 --config best.yaml --set runtime.run_dir=best --set data.subset.n=96 \
+  --set train.epochs=2 --set data.sequence_length=64 --set data.validation_subset.n=4 >best.out 2>best.log ||
+  fail "train best: $(cat best.log)"
+[ "$(grep -c "'eval_loss'" best.out)" = 2 ] || fail "best: not two evaluations: $(cat best.out)"
+grep -q '^  "best_step": [24],' best/metrics.json || fail "best: $(grep best_step best/metrics.json)"
+grep -q '^peak memory per rank' best.log || fail "best: no memory table on stderr: $(cat best.log)"
+grep -q '^peak memory per rank' best.out && fail "best: the memory table is on stdout"
+# A file whose lines and quotation marks a word processor has changed.
+printf '%s\n' 'export MODEL_NAME=“bigscience/bloom-560m”' \
+  'TRAIN_SIZE=250 export EVAL_SIZE=100 export NUM_EPOCHS=1 export' 'FP16=True export' >printed.sh
+with_variables printed.sh adopted printed env
+grep -q '^fsdp: warning: FP16 is not set' log || fail "printed: no warning: $(cat log)"
+grep -q ' TRAIN_SIZE 1000,' printed.yaml || fail "printed: $(cat printed.yaml)"
 adopted trainer hf "$fixtures/workshop_trainer.json"
 explained trainer 2 "blocks.0 .. blocks.1" --model bigscience/bloom-560m --data games.jsonl
 trained trainer --model bigscience/bloom-560m --data games.jsonl
+# Two foreign files in one: the later one counts more.
+echo 'include: [trainer.yaml, env.yaml]' >both.yaml
+explained both 2 "full_shard on 2 ranks" --data squad.json
+grep -q "= 8 rows x 2 ranks x 4 micro-steps" log || fail "both: the later file's rows do not count: $(head log)"
 adopted literal hf --hf-compat "$fixtures/workshop_trainer.json"
 explained literal 2 "full_shard on 2 ranks" --model bigscience/bloom-560m --data games.jsonl
 grep -q "blocks.0" log && fail "--hf-compat: there are units besides the root: $(cat log)"
@@ -107,10 +127,29 @@ grep -q "sequences (.* of each 1,000 rows)\|tokens dropped" template.log ||
   fail "template: lines are not joined by thousands: $(grep ^data template.log)"
 
 # ---- accelerate: Mistral by class ---------------------------------------------------------------------
+tiny mistralai/Mistral-7B-v0.1 mistral
 adopted accelerate accelerate "$fixtures/accelerate_fsdp.yaml"
+grep -q 'the defaults of fsdp train count: train.batch, train.lr, train.schedule.kind, train.steps, data.sequence' \
+  accelerate.yaml || fail "accelerate: what is missing is not named: $(head -5 accelerate.yaml)"
 explained accelerate 2 "blocks.0 .. blocks.31 *9 *218112000 " --model mistral-7b
-trained accelerate --data games.jsonl --set model.model_type=mistral --set model.hidden_size=16 \
-  --set model.layers=2 --set model.heads=2 --set train.batch=4
+trained accelerate --data games.jsonl --model mistralai/Mistral-7B-v0.1 --set train.rows_per_pass=2 \
+  --set train.micro_steps=3
+# The guide's own keys, and what it asks for beside them: tokens are steps x micro-steps x rows x
+# length x ranks, labels one less of each row.
+for key in wall_time_s approx_tokens approx_tokens_per_s approx_tokens_per_rank approx_tokens_per_s_per_rank \
+  world_size torch gpu gpu0 model dataset fsdp bf16 use_lora gradient_checkpointing sharding_strategy \
+  true_tokens tokens_per_s tokens_per_s_per_rank cpu peak_GiB; do
+  grep -q "^  \"$key\": " run_accelerate/metrics.json || fail "accelerate: metrics.json has no $key"
+done
+for key in model dataset run_name max_steps seq_len bsz grad_accum lr seed subset_size bf16 use_lora; do
+  grep -q "^  \"$key\": " run_accelerate/run_args.json || fail "accelerate: run_args.json has no $key"
+done
+[ "$(summary run_accelerate model)" = '"mistralai/Mistral-7B-v0.1"' ] ||
+  fail "accelerate: model $(summary run_accelerate model)"
+[ "$(summary run_accelerate approx_tokens)" = $((2 * 3 * 2 * 32 * 2)) ] ||
+  fail "accelerate: approx_tokens: $(summary run_accelerate approx_tokens)"
+[ "$(summary run_accelerate true_tokens)" = $((2 * 3 * 2 * 31 * 2)) ] ||  # the first of a row is no label
+  fail "accelerate: true_tokens: $(summary run_accelerate true_tokens)"
 
 # ---- fairseq: GPT-3 13B ---------------------------------------------------------------------------------
 fairseq-train() { adopted fairseq fairseq -- "OMP_NUM_THREADS=$OMP_NUM_THREADS" fairseq-train "$@"; }
@@ -118,6 +157,10 @@ fairseq-train() { adopted fairseq fairseq -- "OMP_NUM_THREADS=$OMP_NUM_THREADS" 
 explained fairseq 2 "40 layers, 12853.47 M parameters"
 trained fairseq --set model.hidden_size=16 --set model.layers=2 --set model.heads=2 \
   --set model.ffn=32 --threads 1
+
+adopted lists fairseq --data more.bin --ranks 2 -- fairseq-train data-bin --lr "[0.0001]" --update-freq "[3]"
+grep -q '^  lr: 0.0001 ' lists.yaml && grep -q '^  micro_steps: 3 ' lists.yaml &&
+  grep -q '^  train: \["more.bin"\] ' lists.yaml || fail "lists: $(cat lists.yaml)"
 
 # ---- DeepSpeed -----------------------------------------------------------------------------------------
 adopted deepspeed deepspeed "$fixtures/deepspeed_zero3.json"
@@ -142,9 +185,17 @@ refused "fsdp adopt accelerate reads it" hf "$fixtures/accelerate_fsdp.yaml"
 refused "fsdp adopt deepspeed reads it" accelerate "$fixtures/deepspeed_zero3.json"
 refused "fairseq_13b.sh: expected the words of a command, got a file" fairseq "$fixtures/fairseq_13b.sh"
 refused "expected variables such as MODEL_NAME" env
+refused "env.sh: a shell evaluates such a file: (set -a; . env.sh; set +a; fsdp adopt env)" env env.sh
+touch train.py
+refused 'add: open("args.json", "w").write(training_args.to_json_string())' hf train.py
+refused "--model" hf "$fixtures/workshop_trainer.json" --model nowhere
 refused "nowhere.yaml" accelerate nowhere.yaml
 refused "file: missing" accelerate
 refused "expected the words of a command, got nothing" fairseq
 refused "expected a command: accelerate, hf, deepspeed, fairseq, chess, env"
+
+# Another program's file where ours is expected.
+"$FSDP" train --config "$fixtures/workshop_trainer.json" --data games.jsonl >log 2>&1 && fail "another program's file is trained"
+grep -q "this is a file of TrainingArguments: fsdp adopt hf .*workshop_trainer.json > my.yaml$" log || fail "no way over: $(cat log)"
 
 exit "$failed"

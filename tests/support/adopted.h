@@ -50,7 +50,7 @@ inline std::vector<std::string> said_by_shell(const std::string& script) {
 inline adopt::Variables variables_of(const std::filesystem::path& script) {
   adopt::Variables out;
   for (const std::string& text :
-       said_by_shell("set -a; . " + script.string() + " 2>/dev/null; env -0")) {
+       said_by_shell("set -a; . " + script.string() + " >/dev/null 2>&1; env -0")) {
     out[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
   }
   return out;

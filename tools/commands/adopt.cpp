@@ -4,20 +4,63 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "core/error.h"
+#include "core/io/json.h"
+#include "core/text/shell_word.h"
 #include "tools/commands/commands.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/openmp_variables.h"
+#include "tools/train/model_shape.h"
 
 namespace fsdp::tools {
 namespace {
 
 struct AdoptCommandOptions {
   std::vector<std::string> files;
+  std::vector<std::string> data, validation;
+  std::string model;
   adopt::AdoptOptions how;
 };
+
+// What another program's file mostly does not say.
+void add_own_options(const Command& command, AdoptCommandOptions& options) {
+  command.add_option("--data", options.data, "a text to train on, for data.train")
+      .repeatable()
+      .one_value_each()  // the "--" of a command would be taken for the end of a list
+      .path();
+  command.add_option("--validation", options.validation, "a text, or a share, for data.validation")
+      .repeatable()
+      .one_value_each()
+      .path();
+  command
+      .add_option("--model", options.model, "a folder or a preset, for model.path or model.preset")
+      .path()
+      .check(not_empty);
+  command.add_option("--ranks", options.how.ranks, "how many will run").from_to(1, 1 << 20);
+}
+
+adopt::AdoptOptions with_typed(const AdoptCommandOptions& options) {
+  adopt::AdoptOptions how = options.how;
+  const auto add_files = [&](const std::string& name, const std::string& key,
+                             const std::vector<std::string>& files) {
+    if (files.empty()) return;
+    how.typed.push_back(
+        {key, Json(files).dump(), fmt::format("--{} {}", name, fmt::join(files, " "))});
+  };
+  add_files("data", "data.train", options.data);
+  add_files("validation", "data.validation", options.validation);
+  if (options.model.empty()) return how;
+  const std::string model = model_override(options.model);
+  const size_t equals = model.find('=');
+  how.typed.push_back(
+      {model.substr(0, equals), model.substr(equals + 1), "--model " + options.model});
+  return how;
+}
 
 void add_literal(const Command& command, AdoptCommandOptions& options, const std::string& names) {
   command.add_flag(names, options.how.literal,
@@ -31,15 +74,21 @@ void add_ranks_per_node(const Command& command, AdoptCommandOptions& options) {
       .from_to(1, 1 << 20);
 }
 
-using Adopt = std::function<std::string(const AdoptCommandOptions&)>;
+using Adopt =
+    std::function<std::string(const std::vector<std::string>& files, const adopt::AdoptOptions&)>;
 
 // The command prints what `adopt` makes of the options.
 void print_when_chosen(const Command& command, ChosenCommand& chosen,
                        const std::shared_ptr<AdoptCommandOptions>& options, const Adopt& adopt) {
+  add_own_options(command, *options);
   command.when_chosen([=, &chosen] {
     chosen = [=] {
       check_one_process("adopt");
-      std::fputs(adopt(*options).c_str(), stdout);
+      const std::string yaml = adopt(options->files, with_typed(*options));
+      for (const std::string& each : adopt::warnings_of(yaml)) {
+        fmt::print(stderr, "fsdp: warning: {}\n", each);
+      }
+      std::fputs(yaml.c_str(), stdout);
       return 0;
     };
   });
@@ -55,8 +104,8 @@ void add_file_command(const Command& group, ChosenCommand& chosen, const std::st
   command.add_option("file", options->files, "the file").required().path().expected(1);
   add_literal(command, *options, name == "hf" ? "--literal,--hf-compat" : "--literal");
   if (name != "deepspeed") add_ranks_per_node(command, *options);
-  print_when_chosen(command, chosen, options, [adopt](const AdoptCommandOptions& given) {
-    return adopt(given.files.at(0), given.how);
+  print_when_chosen(command, chosen, options, [adopt](const auto& files, const auto& how) {
+    return adopt(files.at(0), how);
   });
 }
 
@@ -70,9 +119,7 @@ void add_line_command(const Command& group, ChosenCommand& chosen, const std::st
   add_literal(command, *options, "--literal");
   command.add_option("words", options->files, "the words of the command, behind --");
   command.footer("For example: fsdp adopt " + name + " -- " + example + "\n");
-  print_when_chosen(command, chosen, options, [adopt](const AdoptCommandOptions& given) {
-    return adopt(given.files, given.how);
-  });
+  print_when_chosen(command, chosen, options, adopt);
 }
 
 adopt::Variables environment() {
@@ -91,8 +138,12 @@ void add_environment_command(const Command& group, ChosenCommand& chosen) {
   const Command command = group.add_command(
       "env", "the environment, as a guide's env_vars.sh sets it: set -a; . env_vars.sh; set +a");
   add_literal(command, *options, "--literal");
-  print_when_chosen(command, chosen, options, [](const AdoptCommandOptions& given) {
-    return adopt::adopt_environment(environment(), given.how);
+  command.add_option("file", options->files, "none: a shell evaluates it before").path();
+  print_when_chosen(command, chosen, options, [](const auto& files, const auto& how) {
+    FSDP_CHECK(files.empty(),
+               "{}: a shell evaluates such a file: (set -a; . {}; set +a; fsdp adopt env)",
+               files[0], shell_word(files[0]));
+    return adopt::adopt_environment(environment(), how);
   });
 }
 
@@ -104,7 +155,8 @@ void add_adopt_command(const Command& app, ChosenCommand& chosen) {
   group.require_command();
   add_file_command(group, chosen, "accelerate", "the file of accelerate config",
                    adopt::adopt_accelerate);
-  add_file_command(group, chosen, "hf", "transformers' TrainingArguments, as JSON or YAML",
+  add_file_command(group, chosen, "hf",
+                   "transformers' TrainingArguments or TRL's SFTConfig, as JSON or YAML",
                    adopt::adopt_hugging_face);
   add_file_command(group, chosen, "deepspeed", "DeepSpeed's JSON", adopt::adopt_deepspeed);
   add_line_command(group, chosen, "fairseq", "a command line of fairseq-train",

@@ -16,6 +16,7 @@
 #include "core/text/similar_names.h"
 #include "tools/config/config.h"
 #include "tools/config/effects.h"
+#include "tools/config/guests.h"
 #include "tools/config/key_values.h"
 #include "tools/config/options.h"
 
@@ -416,11 +417,26 @@ std::vector<std::string> take_includes(YAML::Node& root, const Source& source) {
   return files;
 }
 
+// Runs `read` on the text of a file. Where it is another program's, the error says how it is taken
+// over.
+template <typename Read>
+auto read_own(const Source& file, const std::string& text, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    for (const ForeignConfiguration* foreign : guests_of<ForeignConfiguration>()) {
+      const std::string way = foreign->way_over(file.name, text);
+      if (!way.empty()) fail("{}; {}", error.what(), way);
+    }
+    throw;
+  }
+}
+
 // `open`: the files that include this one, and itself.
 void read_file_into(TrainConfig& config, const std::string& yaml,
                     const std::vector<std::filesystem::path>& open, Effects& effects) {
   const Source file{open.back().string(), true, ""};
-  std::vector<YAML::Node> documents = load(yaml, file);
+  std::vector<YAML::Node> documents = read_own(file, yaml, [&] { return load(yaml, file); });
   FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", file.name,
              documents[1].Mark().line + 1, documents.size());
   if (documents.empty()) return;
@@ -436,7 +452,7 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
     read_file_into(config, read_file(included), inner, effects);
   }
   read_over(config, [&] {
-    read_into(config, documents[0], file);
+    read_own(file, yaml, [&] { read_into(config, documents[0], file); });
     // A file with every key is one that a run wrote: its steps mean nothing beside epochs.
     const bool whole_file = config.places.size() >= key_values(config).size();
     if (whole_file && config.train.epochs > 0) {

@@ -40,12 +40,19 @@ struct ForeignCheckpoint {
   std::string (*way_out)(const std::filesystem::directory_entry& entry);
 };
 
+// Configurations of other programs.
+struct ForeignConfiguration {
+  // Of a file that is no configuration of ours: the command that takes it over; "" where there is
+  // none. `text`: what the file holds.
+  std::string (*way_over)(const std::string& file, const std::string& text);
+};
+
 template <typename Guest>
 using GuestsOf = std::vector<const Guest*>;
-using Guests =
-    std::tuple<GuestsOf<data::TokenFormat>, GuestsOf<data::NamedTemplate>,
-               GuestsOf<tools::LogLines>, GuestsOf<tools::ResultFiles>, GuestsOf<GuestLabels>,
-               GuestsOf<GuestLossScale>, GuestsOf<ForeignCheckpoint>>;
+using Guests = std::tuple<GuestsOf<data::TokenFormat>, GuestsOf<data::NamedTemplate>,
+                          GuestsOf<tools::LogLines>, GuestsOf<tools::ResultFiles>,
+                          GuestsOf<GuestLabels>, GuestsOf<GuestLossScale>,
+                          GuestsOf<ForeignCheckpoint>, GuestsOf<ForeignConfiguration>>;
 const Guests& guests();
 
 template <typename Guest>

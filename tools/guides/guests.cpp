@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/text/shell_word.h"
+#include "tools/guides/adopt/whose_file.h"
 #include "tools/guides/fairseq_data.h"
 #include "tools/guides/log_lines.h"
 #include "tools/guides/result_files.h"
@@ -68,6 +69,8 @@ std::string way_out_of_meta(const Entry& entry) {
 constexpr ForeignCheckpoint kMeta = {.program = "Meta's release of Llama",
                                      .way_out = way_out_of_meta};
 
+constexpr ForeignConfiguration kAdopted = {.way_over = adopt::way_over};
+
 }  // namespace
 
 const Guests& guests() {
@@ -78,7 +81,8 @@ const Guests& guests() {
                              {&kTrainerFiles},
                              {&kKaust},
                              {&kFairseqScale},
-                             {&kDcp, &kDeepSpeed, &kMeta}};
+                             {&kDcp, &kDeepSpeed, &kMeta},
+                             {&kAdopted}};
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -13,6 +14,8 @@
 namespace fsdp::adopt {
 namespace {
 
+const std::string kNote = "#   ", kWarning = "warning: ";
+
 std::string on_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x20; }, ' ');
@@ -21,7 +24,7 @@ std::string on_one_line(std::string text) {
 
 std::string comment_list(const std::string& title, const std::vector<std::string>& lines) {
   std::string out = lines.empty() ? "" : "# " + title + "\n";
-  for (const std::string& line : lines) out += "#   " + on_one_line(line) + "\n";
+  for (const std::string& line : lines) out += kNote + on_one_line(line) + "\n";
   return out;
 }
 
@@ -49,6 +52,10 @@ std::string as_read(const std::string& key, const std::string& value) {
   return value;
 }
 
+std::string start_line(int64_t ranks) {
+  return fmt::format("mpirun -n {} --bind-to none fsdp train --config ...", ranks);
+}
+
 // "# title: a, b, c" in lines of at most 100 characters.
 std::string comment_words(const std::string& title, const std::vector<std::string>& words) {
   constexpr size_t kWidth = 100;
@@ -71,7 +78,14 @@ Adoption::Adoption(std::string program, std::string source, std::vector<Given> g
     : program_(std::move(program)),
       source_(std::move(source)),
       given_(std::move(given)),
-      options_(options) {}
+      options_(std::move(options)) {
+  for (const TypedKey& each : options_.typed) {
+    keys_[each.key] = {.text = each.value, .origin = each.typed, .place = each.typed};
+  }
+  if (options_.ranks == 0) return;
+  ranks_ = options_.ranks;
+  notes_.push_back(fmt::format("--ranks {}: {}", ranks_, start_line(ranks_)));
+}
 
 const Given* Adoption::find(const std::string& name) const {
   const auto found = std::find_if(given_.begin(), given_.end(),
@@ -86,6 +100,9 @@ bool Adoption::is_on(const std::string& name) const {
 
 void Adoption::set(const std::string& key, const std::string& value, const Given& origin,
                    const std::string& remark) {
+  if (const std::string typed = typed_for(key); !typed.empty()) {
+    return leave(origin, typed + " counts more");
+  }
   taken_.insert(origin.key);
   const Value next = {.text = value,
                       .origin = origin.origin() + (remark.empty() ? "" : "; " + remark),
@@ -102,6 +119,7 @@ void Adoption::set_list(const std::string& key, const std::vector<std::string>& 
 
 void Adoption::set_default(const std::string& key, const std::string& value,
                            const std::string& origin) {
+  if (!typed_for(key).empty()) return;
   keys_.emplace(key, Value{.text = value, .origin = origin, .place = program_});
 }
 
@@ -120,19 +138,37 @@ void Adoption::off(const Given& given) {
   off_.push_back(given.key);
 }
 
+void Adoption::unset(const std::string& name, const std::string& otherwise) {
+  unset_.push_back(name + " " + otherwise);
+}
+
 void Adoption::note(const std::string& line) { notes_.push_back(line); }
+
+void Adoption::warn(const std::string& line) { note(kWarning + line); }
+
+// A model is a folder or a preset: one of them replaces the other.
+std::string Adoption::typed_for(const std::string& our_key) const {
+  const auto what = [](const std::string& key) {
+    return key == "model.path" || key == "model.preset" ? "model" : key;
+  };
+  const auto typed = std::ranges::find_if(
+      options_.typed, [&](const TypedKey& each) { return what(each.key) == what(our_key); });
+  return typed == options_.typed.end() ? "" : typed->typed;
+}
 
 void Adoption::set_ranks(int64_t ranks, const Given& origin) {
   taken_.insert(origin.key);
   if (ranks < 1) origin.fail("a number of ranks from 1");
+  if (options_.ranks > 0) {
+    if (ranks == ranks_) return;
+    return leave(origin, fmt::format("--ranks {} counts more", ranks_));
+  }
   FSDP_CHECK(ranks_ == 0 || ranks_ == ranks,
              "{}: {}: expected the same number of ranks, got {} "
              "and {}",
              origin.place, origin.key, ranks_, ranks);
   if (ranks_ == 0) {
-    notes_.insert(notes_.begin(),
-                  fmt::format("{}: mpirun -n {} --bind-to none fsdp train --config ...",
-                              origin.origin(), ranks));
+    notes_.insert(notes_.begin(), fmt::format("{}: {}", origin.origin(), start_line(ranks)));
   }
   ranks_ = ranks;
 }
@@ -184,6 +220,20 @@ void Adoption::check_all_taken() const {
   }
 }
 
+std::vector<std::string> Adoption::unsaid() const {
+  const std::vector<std::vector<std::string>> needed = {{"train.batch", "train.rows_per_pass"},
+                                                        {"train.lr"},
+                                                        {"train.schedule.kind"},
+                                                        {"train.steps", "train.epochs"},
+                                                        {"data.sequence_length"}};
+  std::vector<std::string> out;
+  for (const std::vector<std::string>& one_of : needed) {
+    const bool said = std::ranges::any_of(one_of, [&](const auto& key) { return has(key); });
+    if (!said) out.push_back(one_of.front());
+  }
+  return out;
+}
+
 std::string Adoption::yaml() const {
   check_all_taken();
   std::string out = fmt::format("# fsdp adopt {} {}\n", program_, on_one_line(source_));
@@ -191,7 +241,14 @@ std::string Adoption::yaml() const {
   const bool model = has("model.path") || has("model.preset") || has("model.model_type");
   if (!model) notes.push_back("no model is named there: --model FOLDER, or a preset for its sizes");
   if (!has("data.train")) notes.push_back("no text is named there: --data FILES");
+  if (const auto keys = unsaid(); !keys.empty()) {
+    notes.push_back(
+        fmt::format("not said there, so the defaults of fsdp train count: {}; --set KEY=VALUE, or "
+                    "include a file that says them",
+                    fmt::join(keys, ", ")));
+  }
   out += comment_list("Notes:", notes);
+  out += comment_words("Not set there; beside each name what the programs take then", unset_);
   std::string before;
   constexpr size_t kColumn = 36;  // where comments begin
   for (const Line& line : lines()) {
@@ -206,6 +263,17 @@ std::string Adoption::yaml() const {
   const std::string rest = comment_list("Not taken over, or done in another way:", left_) +
                            comment_words("Off there, and here", off_);
   return out + (rest.empty() ? "" : "\n" + rest);
+}
+
+std::vector<std::string> warnings_of(const std::string& yaml) {
+  std::vector<std::string> out;
+  const std::string start = kNote + kWarning;
+  for (size_t begin = 0, end = 0; begin < yaml.size(); begin = end + 1) {
+    end = std::min(yaml.find('\n', begin), yaml.size());
+    const std::string line = yaml.substr(begin, end - begin);
+    if (line.starts_with(start)) out.push_back(line.substr(start.size()));
+  }
+  return out;
 }
 
 }  // namespace fsdp::adopt

@@ -12,9 +12,17 @@
 
 namespace fsdp::adopt {
 
+// One of our keys that was typed beside the foreign file. It counts more than the file.
+struct TypedKey {
+  std::string key, value;
+  std::string typed;  // "--model FOLDER"
+};
+
 struct AdoptOptions {
   bool literal = false;    // what ran, also where a mistake of the script made it so
   int ranks_per_node = 0;  // for strategies that shard inside a node; 0: not said
+  int ranks = 0;           // that will run; 0: not said
+  std::vector<TypedKey> typed = {};
 };
 
 class Adoption {
@@ -42,7 +50,10 @@ class Adoption {
 
   void leave(const Given& given, const std::string& reason);  // no counterpart, one line
   void off(const Given& given);                               // off there, as here
+  // A name that the foreign program reads and nobody has set, with what it takes then.
+  void unset(const std::string& name, const std::string& otherwise);
   void note(const std::string& line);
+  void warn(const std::string& line);  // a note that fsdp adopt prints, too
   // How many ranks the foreign file starts. Error when another value says otherwise.
   void set_ranks(int64_t ranks, const Given& origin);
   int64_t ranks() const { return ranks_; }  // 0: it does not say
@@ -61,7 +72,10 @@ class Adoption {
     std::string key, value, comment;
     bool has_effect;  // else the line is a comment
   };
+  // What was typed for the key, so that nothing foreign counts; "" when nothing was.
+  std::string typed_for(const std::string& our_key) const;
   void check_all_taken() const;
+  std::vector<std::string> unsaid() const;  // our keys that a run needs, and nothing has given
   std::vector<Line> lines() const;
   std::map<std::string, std::string> without_effect() const;  // our keys, with the reason
 
@@ -70,8 +84,11 @@ class Adoption {
   AdoptOptions options_;
   std::map<std::string, Value> keys_;
   std::set<std::string> taken_;  // foreign keys that are set, left or off
-  std::vector<std::string> left_, off_, notes_;
+  std::vector<std::string> left_, off_, unset_, notes_;
   int64_t ranks_ = 0;
 };
+
+// The warnings of a file that yaml() wrote.
+std::vector<std::string> warnings_of(const std::string& yaml);
 
 }  // namespace fsdp::adopt

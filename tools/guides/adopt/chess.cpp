@@ -1,11 +1,15 @@
 // The flags of the chess guide's script, chess_finetune.py, which fine-tunes CodeLlama-7b. What the
 // script has no flag for is set as the script does it.
 // Contract: tools/guides/adopt/programs.h.
+#include <fmt/format.h>
+
 #include "tools/guides/adopt/programs.h"
 #include "tools/guides/adopt/read_arguments.h"
 
 namespace fsdp::adopt {
 namespace {
+
+constexpr char kModel[] = "codellama/CodeLlama-7b-hf";
 
 void take_steps(const Given& given, Adoption& adoption) {
   if (given.whole() < 1) return adoption.off(given);
@@ -49,11 +53,12 @@ void take_variables(Adoption& adoption, const std::vector<Given>& variables) {
 // In the script, without a flag.
 void set_constants(Adoption& adoption) {
   const std::string script = "in the script", flag = "the flag's default";
-  for (const auto& [key, value] : {std::pair{"model.path", "codellama/CodeLlama-7b-hf"},
+  for (const auto& [key, value] : {std::pair{"model.path", kModel},
                                    {"data.train", "strategic_game_chess.jsonl"},
                                    {"data.field", "text"},
                                    {"data.sequence_length", "512"},
                                    {"data.pack", "examples"},
+                                   {"data.document_separator", "false"},
                                    {"data.shuffle_rule", "torch"},
                                    {"data.last_batch", "drop_last"},
                                    {"train.dtype", "bf16"},
@@ -64,6 +69,7 @@ void set_constants(Adoption& adoption) {
                                    {"train.save", "false"},
                                    {"train.loss_mean", "ranks"},
                                    {"train.schedule.kind", "linear"},
+                                   {"train.schedule.warmup", "10%"},
                                    {"train.optimizer.kind", "adamw"},
                                    {"train.optimizer.beta2", "0.999"},
                                    {"train.optimizer.weight_decay", "0.01"},
@@ -88,12 +94,11 @@ std::string adopt_chess(const std::vector<std::string>& arguments, const AdoptOp
   take_variables(adoption, command.variables);
   take_all(chess_program(), adoption);
   set_constants(adoption);
-  adoption.note("the folder codellama/CodeLlama-7b-hf must be there: nothing is downloaded");
-  const auto leave = [&](const char* key, const char* reason) {
-    adoption.leave({.key = key, .values = {"in the script"}, .place = ""}, reason);
-  };
-  leave("warm-up", "no counterpart yet: a tenth of all steps; train.schedule.warmup counts steps");
-  leave("GradScaler", "bf16 has the range of f32: there is nothing to scale");
+  if (adoption.value_of("model.path") == kModel) {
+    adoption.note(fmt::format("the folder {} must be there: nothing is downloaded", kModel));
+  }
+  adoption.leave({.key = "GradScaler", .values = {"in the script"}, .place = ""},
+                 "bf16 has the range of f32: there is nothing to scale");
   return adoption.yaml();
 }
 

@@ -22,6 +22,19 @@ Take expect(const std::string& value, const std::string& remark) {
   };
 }
 
+// fairseq writes these as lists, "[0.0001]": a value for each epoch, the last one for all others.
+Take first_to(const std::string& our_key, bool count) {
+  return [our_key, count](const Given& given, Adoption& adoption) {
+    Given value = given;
+    std::string& text = value.values[0];
+    if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+    if (text.find(',') != std::string::npos) {
+      given.refuse("a value for each epoch: expected one, which is that of all epochs here");
+    }
+    (count ? count_to(our_key) : to(our_key))(value, adoption);
+  };
+}
+
 // "(0.9, 0.98)"
 void take_betas(const Given& given, Adoption& adoption) {
   std::string text = given.text();
@@ -155,7 +168,7 @@ std::vector<Rule> training_rules() {
       {"--batch-size", together},
       {"--max-tokens", together},
       {"--required-batch-size-multiple", together},
-      {"--update-freq", count_to("train.micro_steps")},
+      {"--update-freq", first_to("train.micro_steps", true)},
       {"--max-update", together},
       {"--max-epoch", together},
       {"--seed", whole_to("train.seed")},
@@ -189,7 +202,7 @@ std::vector<Rule> training_rules() {
 
 std::vector<Rule> optimizer_rules() {
   return {
-      {"--lr", to("train.lr")},
+      {"--lr", first_to("train.lr", false)},
       {"--lr-scheduler", take_schedule},
       {"--warmup-updates", whole_to("train.schedule.warmup")},
       {"--warmup-init-lr", take_warmup_start},
@@ -216,8 +229,8 @@ std::vector<Rule> other_rules() {
       "master weights are sharded, and f32 unless train.master_dtype says otherwise";
   const std::string launch = "mpirun or srun starts the ranks and connects them";
   return {
-      {"--task", expect("language_modeling", "the one task")},
-      {"--criterion", expect("cross_entropy", "the one loss")},
+      {"--task", expect("language_modeling", "fsdp train has no other task")},
+      {"--criterion", expect("cross_entropy", "fsdp train has no other loss")},
       flag("--use-sharded-state",
            same("a checkpoint is always sharded and is read on any number of ranks")),
       flag("--memory-efficient-fp16", leave(masters)),
@@ -290,7 +303,8 @@ void take_rows(Adoption& adoption) {
   if (unused) adoption.leave(*unused, counts.key + " allows as few rows or fewer");
 }
 
-// fairseq ends at whichever limit comes first; here there is one. 0: none.
+// fairseq ends at whichever limit comes first; here there is one. 0: none. Without a limit it does
+// not end: from --total-num-update on, the rate is its end value.
 void take_length(Adoption& adoption) {
   const Given* updates = adoption.find("--max-update");
   const Given* epochs = adoption.find("--max-epoch");
@@ -299,6 +313,12 @@ void take_length(Adoption& adoption) {
   }
   if (updates) whole_to("train.steps")(*updates, adoption);
   if (epochs && !updates) whole_to("train.epochs")(*epochs, adoption);
+  const Given* total = adoption.find("--total-num-update");
+  if (!epochs && !updates && total) {
+    adoption.set_default("train.steps", std::to_string(total->whole()),
+                         "that of --total-num-update; without --max-update and --max-epoch "
+                         "fairseq goes on at the end rate for ever");
+  }
   if (epochs && updates) {
     adoption.leave(*epochs,
                    "lost: there the run ends at --max-epoch or --max-update, whichever comes "

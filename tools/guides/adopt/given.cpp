@@ -22,9 +22,11 @@ bool is_yes(const std::string& text) {
   return is_among(text, {"true", "yes", "on", "t", "y", "1"});
 }
 
-// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error.
+// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error. What ends a
+// text is none.
 bool is_secret(std::string key) {
   key = lower(std::move(key));
+  if (key == "eos_token" || key == "pad_token") return false;
   std::replace(key.begin(), key.end(), '-', '_');
   constexpr std::array kSecrets = {"api_key", "access_key", "token", "secret", "password"};
   return std::any_of(kSecrets.begin(), kSecrets.end(),

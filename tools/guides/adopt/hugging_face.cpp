@@ -45,6 +45,12 @@ void take_optimizer(const Given& given, Adoption& adoption) {
   adoption.set("train.optimizer.kind", adamw ? "adamw" : given.one(), given);
 }
 
+// With TRL's activation_offloading, what recompute keeps waits on the host.
+void take_checkpointing(const Given& given, Adoption& adoption) {
+  const bool offloads = adoption.is_on("activation_offloading");
+  on_to("train.recompute.mode", offloads ? "offload" : "full")(given, adoption);
+}
+
 void take_loss_mean(const Given& given, Adoption& adoption) {
   adoption.set("train.loss_mean", given.truth() ? "tokens" : "ranks", given);
 }
@@ -87,7 +93,7 @@ std::vector<Rule> training_rules() {
       {to("runtime.name"), {"run_name"}},
       {whole_to("checkpoint.keep"), {"save_total_limit"}},
       {whole_to("runtime.timeout_s"), {"ddp_timeout"}},
-      {on_to("train.recompute.mode", "full"), {"gradient_checkpointing"}},
+      {take_checkpointing, {"gradient_checkpointing"}},
       {together,
        {"max_steps", "num_train_epochs", "warmup_steps", "warmup_ratio", "eval_strategy",
         "evaluation_strategy", "eval_steps", "save_strategy", "save_steps",
@@ -300,7 +306,7 @@ const Program& hugging_face_program() {
   static const Program program = [] {
     Program made = program_of("hf", "TrainingArguments",
                               {training_rules(), schedule_rules(), sharding_rules(), script_rules(),
-                               reporting_rules(), other_rules()});
+                               sft_rules(), reporting_rules(), other_rules()});
     made.name_of = name_of;
     return made;
   }();

@@ -30,7 +30,21 @@ int64_t take_length(Adoption& adoption) {
   return by_steps ? steps->whole() : 0;
 }
 
-// Warm-up steps count more than their share of all `steps`, which are 0 where epochs count.
+// Of all steps. Where they are known, it is a number of them.
+void take_warmup_share(Adoption& adoption, const Given& ratio, int64_t steps) {
+  const double share = ratio.number();
+  if (share < 0 || share > 1) ratio.fail("a number from 0 to 1");
+  if (share == 0) return adoption.off(ratio);
+  if (steps == 0) {
+    return adoption.set("train.schedule.warmup", fmt::format("{:.15g}%", share * 100), ratio);
+  }
+  const auto count = static_cast<int64_t>(std::ceil(share * static_cast<double>(steps)));
+  adoption.set("train.schedule.warmup", std::to_string(count), ratio,
+               fmt::format("of {} steps", steps));
+}
+
+// Warm-up steps count more than their share of all `steps`, which are 0 where epochs count. Steps
+// below 1 are a share, too, from transformers 5 on.
 void take_warmup(Adoption& adoption, int64_t steps) {
   const Given* warmup = adoption.find("warmup_steps");
   const Given* ratio = adoption.find("warmup_ratio");
@@ -41,20 +55,15 @@ void take_warmup(Adoption& adoption, int64_t steps) {
     }
     return;
   }
-  if (warmup) whole_to("train.schedule.warmup")(*warmup, adoption);
-  if (!ratio) return;
-  if (ratio->number() < 0 || ratio->number() > 1) ratio->fail("a number from 0 to 1");
-  if (ratio->number() == 0) return adoption.off(*ratio);
-  if (warmup && warmup->whole() > 0) return adoption.leave(*ratio, "warmup_steps counts more");
-  if (steps > 0) {
-    const auto count =
-        static_cast<int64_t>(std::ceil(ratio->number() * static_cast<double>(steps)));
-    return adoption.set("train.schedule.warmup", std::to_string(count), *ratio,
-                        fmt::format("of {} steps", steps));
-  }
-  adoption.leave(*ratio,
-                 "no counterpart yet: train.schedule.warmup counts steps; the run's first "
-                 "lines say how many there are");
+  const bool some = warmup && warmup->number() != 0;
+  if (some && warmup->number() > 0 && warmup->number() < 1)
+    take_warmup_share(adoption, *warmup, steps);
+  else if (some)
+    whole_to("train.schedule.warmup")(*warmup, adoption);
+  else if (warmup)
+    adoption.off(*warmup);
+  if (ratio && some) return adoption.leave(*ratio, "warmup_steps counts more");
+  if (ratio) take_warmup_share(adoption, *ratio, steps);
 }
 
 // Where the stable part is given, the decay begins at its end.
@@ -67,9 +76,8 @@ void take_schedule(Adoption& adoption) {
   if (!stable) return;
   const Given* decay = adoption.find("lr_scheduler_kwargs.num_decay_steps");
   if (!decay) stable->refuse("expected lr_scheduler_kwargs.num_decay_steps with it");
-  const Given* share = adoption.find("warmup_ratio");
   const std::string warmup = adoption.value_of("train.schedule.warmup");
-  if (share && share->number() > 0 && warmup.empty()) {
+  if (warmup.ends_with('%')) {
     stable->refuse("expected warmup_steps with it: how many steps warmup_ratio makes is not known");
   }
   const int64_t before = warmup.empty() ? 0 : std::stoll(warmup);
@@ -257,6 +265,7 @@ void set_defaults(Adoption& adoption) {
                                    {"train.log_every", "500"}}) {
     adoption.set_default(key, value, kDefault);
   }
+  adoption.set_default("train.log_format", "hf", "as its Trainer prints");
   const Given* optimizer = adoption.find("optim");
   if (optimizer && (optimizer->one() == "sgd" || optimizer->one() == "adadelta")) return;
   adoption.set_default("train.optimizer.beta2", "0.999", kDefault);

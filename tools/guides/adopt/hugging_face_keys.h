@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tools/guides/adopt/rules.h"
 
@@ -12,6 +13,8 @@ namespace fsdp::adopt {
 bool uses_fsdp(const Adoption& adoption);
 // A number of steps. A share of all steps, which is a number below 1 there, is refused.
 Take take_steps_to(const std::string& key);
+// What TRL's SFTConfig adds to TrainingArguments: sft_config.cpp.
+std::vector<Rule> sft_rules();
 // After every key by itself. Sets the defaults of TrainingArguments that are not ours.
 void take_arguments_together(Adoption& adoption);
 

@@ -67,6 +67,12 @@ std::vector<Given> parse_tree(const std::string& text, const std::string& source
 }
 
 std::vector<Given> read_tree(const std::filesystem::path& file) {
+  FSDP_CHECK(file.extension() != ".py",
+             "{}: expected keys and values in YAML or JSON, got a Python program, which is not run "
+             "here. Where it has made its TrainingArguments or SFTConfig, add: "
+             "open(\"args.json\", \"w\").write(training_args.to_json_string()); then: "
+             "fsdp adopt hf args.json",
+             file.string());
   return parse_tree(read_file(file), file.string());
 }
 

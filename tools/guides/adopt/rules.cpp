@@ -8,39 +8,10 @@
 
 #include "core/error.h"
 #include "core/text/similar_names.h"
-#include "tools/config/config.h"
-#include "tools/config/key_values.h"
-#include "tools/guides/adopt/programs.h"
+#include "tools/guides/adopt/whose_file.h"
 
 namespace fsdp::adopt {
 namespace {
-
-size_t known_to(const Program& program, const std::vector<Given>& given) {
-  return static_cast<size_t>(std::count_if(given.begin(), given.end(), [&](const Given& each) {
-    return rule_of(program, each.key) || rule_of(program, each.name);
-  }));
-}
-
-size_t known_to_us(const std::vector<Given>& given) {
-  const auto ours = config::key_values({});
-  return static_cast<size_t>(std::count_if(given.begin(), given.end(), [&](const Given& each) {
-    return std::any_of(ours.begin(), ours.end(),
-                       [&](const auto& key) { return key.first == each.key; });
-  }));
-}
-
-// Whose file it is, where more of its keys are another program's; "" otherwise.
-std::string whose_file(const Program& program, const std::vector<Given>& given) {
-  size_t most = known_to(program, given);
-  std::string whose;
-  for (const Program* other : tree_programs()) {
-    if (other->name == program.name || known_to(*other, given) <= most) continue;
-    most = known_to(*other, given);
-    whose = fmt::format("this is a file of {}: fsdp adopt {} reads it", other->title, other->name);
-  }
-  if (known_to_us(given) > most) return "this is a configuration of fsdp train itself";
-  return whose;
-}
 
 bool has_section(const Program& program, const std::string& name) {
   return std::any_of(program.rules.begin(), program.rules.end(),
@@ -168,8 +139,6 @@ Take leave(const std::string& reason) {
       adoption.leave(given, reason);
   };
 }
-
-Take not_yet(const std::string& reason) { return leave("no counterpart yet: " + reason); }
 
 Take same(const std::string& how) {
   return [how](const Given& given, Adoption& adoption) { adoption.leave(given, how); };

@@ -1,6 +1,6 @@
 // What a program's keys mean here: a table of its keys with what each does, and the walk over it.
-// A key that our configuration does not have yet is a line with not_yet(); once there is one, the
-// line becomes to(). Not here: the tables (accelerate.cpp, hugging_face.cpp, ...).
+// A key that our configuration does not have is a line with leave(); once there is one, the line
+// becomes to(). Not here: the tables (accelerate.cpp, hugging_face.cpp, ...).
 #pragma once
 
 #include <functional>
@@ -56,7 +56,6 @@ Take truth_to(const std::string& our_key);  // 1 as true
 Take on_to(const std::string& our_key, const std::string& value);
 // One line with the reason; what is off anyway is only named.
 Take leave(const std::string& reason);
-Take not_yet(const std::string& reason);  // "no counterpart yet: ..."
 Take same(const std::string& how);        // one line, on or off: what does it here
 Take refuse(const std::string& reason);   // an error when it is on
 Take model_folder();                      // model.path; a name of the hub is a folder here

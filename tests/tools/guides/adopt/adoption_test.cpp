@@ -25,30 +25,69 @@ TEST_CASE("adoption: the written file, whole") {
   a.leave(given("bucket", "25", 6), "units do that");
   a.off(given("debug", "false", 7));
   a.set_ranks(4, given("n", "4", 8));
-  CHECK(a.yaml() ==
-        "# fsdp adopt test f.yaml\n"
-        "# Notes:\n"
-        "#   n: 4 (f.yaml:8): mpirun -n 4 --bind-to none fsdp train --config ...\n"
-        "model:\n"
-        "  preset: \"gpt2-124m\"               # their default\n"
-        "\n"
-        "data:\n"
-        "  train: [\"a b.txt\"]                # files: a b.txt (f.yaml:1)\n"
-        "\n"
-        "train:\n"
-        "  lr: 5e-05                         # rate: 5e-5 (f.yaml:3)\n"
-        "  optimizer:\n"
-        "    beta1: 0.8                      # b: 0.8 (f.yaml:4); a remark\n"
-        "  # eval_every: epoch               # eval: epoch (f.yaml:5); no effect without "
-        "data.validation\n"
-        "\n"
-        "# Not taken over, or done in another way:\n"
-        "#   bucket: 25 (f.yaml:6): units do that\n"
-        "# Off there, and here: debug\n");
+  a.unset("SIZE", "7");
+  a.unset("NAME", "x");
+  CHECK(
+      a.yaml() ==
+      "# fsdp adopt test f.yaml\n"
+      "# Notes:\n"
+      "#   n: 4 (f.yaml:8): mpirun -n 4 --bind-to none fsdp train --config ...\n"
+      "#   not said there, so the defaults of fsdp train count: train.batch, "
+      "train.schedule.kind, train.steps, data.sequence_length; --set KEY=VALUE, or include a file "
+      "that says them\n"
+      "# Not set there; beside each name what the programs take then: SIZE 7, NAME x\n"
+      "model:\n"
+      "  preset: \"gpt2-124m\"               # their default\n"
+      "\n"
+      "data:\n"
+      "  train: [\"a b.txt\"]                # files: a b.txt (f.yaml:1)\n"
+      "\n"
+      "train:\n"
+      "  lr: 5e-05                         # rate: 5e-5 (f.yaml:3)\n"
+      "  optimizer:\n"
+      "    beta1: 0.8                      # b: 0.8 (f.yaml:4); a remark\n"
+      "  # eval_every: epoch               # eval: epoch (f.yaml:5); no effect without "
+      "data.validation\n"
+      "\n"
+      "# Not taken over, or done in another way:\n"
+      "#   bucket: 25 (f.yaml:6): units do that\n"
+      "# Off there, and here: debug\n");
   const config::TrainConfig config = config::parse_config(a.yaml(), "x", {});
   CHECK(config.train.lr == 5e-5);
   CHECK(config.train.optimizer.beta1 == 0.8);
   CHECK(config.data.train == std::vector<std::string>{"a b.txt"});
+}
+
+TEST_CASE("adoption: what is typed counts more, and says so") {
+  Adoption a("test", "f.yaml", {},
+             {.ranks = 3,
+              .typed = {{"model.path", "here", "--model here"},
+                        {"data.validation", "[\"v.txt\"]", "--validation v.txt"}}});
+  a.set("model.preset", "gpt2-124m", given("arch", "gpt2", 1));
+  a.set_default("model.path", "hub/name", "their default");
+  a.set("train.eval_every", "epoch", given("eval", "epoch", 2));
+  a.set_ranks(8, given("n", "8", 3));
+  a.set_ranks(3, given("m", "3", 4));
+  CHECK(a.ranks() == 3);
+  const std::string yaml = a.yaml();
+  const config::TrainConfig config = config::parse_config(yaml, "x", {});
+  CHECK(config.model.path == "here");
+  CHECK(config.model.preset.empty());
+  CHECK(config.train.eval_every.epoch);  // it has an effect now
+  for (const char* line : {"#   --ranks 3: mpirun -n 3 ", "# --model here\n",
+                           "#   arch: gpt2 (f.yaml:1): --model here counts more\n",
+                           "#   n: 8 (f.yaml:3): --ranks 3 counts more\n"}) {
+    CHECK_MESSAGE(test::contains(yaml, line), line);
+  }
+}
+
+TEST_CASE("adoption: warnings are notes that the command prints, too") {
+  Adoption a("test", "f.yaml", {});
+  CHECK(warnings_of(a.yaml()).empty());
+  a.warn("half is lost");
+  a.note("no warning: this");
+  a.warn("it is off");
+  CHECK(warnings_of(a.yaml()) == std::vector<std::string>{"half is lost", "it is off"});
 }
 
 TEST_CASE("adoption: a text of several lines stays in its comment") {
@@ -110,6 +149,7 @@ TEST_CASE("adoption: passwords, tokens and API keys are never printed") {
     CHECK_FALSE(test::contains(test::error_of([&] { secret.refuse("no"); }), "SECRET123"));
   }
   CHECK(given("--max-tokens", "2048", 1).text() == "2048");
+  CHECK(given("eos_token", "</s>", 1).text() == "</s>");
 }
 
 TEST_CASE("adoption: a value that nothing took is an error, not lost") {

@@ -78,6 +78,30 @@ TEST_CASE("adopt fairseq: typed, with and without the program's name") {
   }
 }
 
+TEST_CASE("adopt fairseq: lists of one value, as fairseq itself writes them") {
+  const Adopted a = adopted({"x", "--update-freq", "[2]", "--lr", "[0.0001]"});
+  CHECK(a.config.train.micro_steps == 2);
+  CHECK(a.config.train.lr == 1e-4);
+  CHECK(adopted({"x", "--update-freq", "3", "--lr", "0.1"}).config.train.micro_steps == 3);
+  for (const Words& words :
+       {Words{"x", "--update-freq", "[2,4]"}, {"x", "--lr", "0.1,0.2"}, {"x", "--lr", "[1, 2]"}}) {
+    CHECK(test::contains(refusal(words), ": a value for each epoch: expected one"));
+  }
+  CHECK(test::contains(refusal({"x", "--lr", "[]"}), "train.lr: expected a number"));
+}
+
+TEST_CASE("adopt fairseq: without --max-update the run ends with the schedule") {
+  const Words words = {"x", "--lr-scheduler", "polynomial_decay", "--total-num-update", "10"};
+  const Adopted a = adopted(words);
+  CHECK(a.config.train.steps == 10);
+  CHECK(a.says("fairseq goes on at the end rate for ever"));
+  Words limited = words;
+  limited.insert(limited.end(), {"--max-epoch", "2"});
+  CHECK(adopted(limited).config.train.epochs == 2);
+  CHECK(
+      adopted({"x"}).says("the defaults of fsdp train count: train.batch, train.lr, train.steps"));
+}
+
 TEST_CASE("adopt fairseq: without validation") {
   const Adopted a = adopted({"data-bin/x", "--disable-validation"});
   CHECK(a.config.data.train == std::vector<std::string>{"data-bin/x/train.bin"});

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "tests/support/adopted.h"
+#include "tools/guides/log_lines.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -129,7 +130,12 @@ TEST_CASE("adopt hf: how long, how often") {
   a = adopted("max_steps: -1\nnum_train_epochs: 2.0\nwarmup_ratio: 0.1\nsave_strategy: \"no\"\n");
   CHECK(a.config.train.epochs == 2);
   CHECK(a.config.checkpoint.interval().steps == 0);
-  CHECK(a.says("warmup_ratio: 0.1 (a.yaml:3): no counterpart yet"));
+  CHECK(a.line("warmup: 10%") == "warmup: 10%                     # warmup_ratio: 0.1 (a.yaml:3)");
+  CHECK(a.config.in_steps(7).schedule().warmup == 2);  // of 14, rounded up
+  // transformers writes both, and 5 writes a share as steps.
+  CHECK(adopted("warmup_steps: 0\nwarmup_ratio: 0.07\n").says("warmup: 7%"));
+  CHECK(adopted("warmup_steps: 0.03\n").says("warmup: 3%"));
+  CHECK(adopted("warmup_steps: 5\nwarmup_ratio: 0.07\n").config.train.schedule.warmup == 5);
   a = adopted("seed: 7\n");  // TrainingArguments' own defaults
   CHECK(a.config.train.epochs == 3);
   CHECK(a.config.train.rows_per_pass == 8);
@@ -266,6 +272,83 @@ TEST_CASE("adopt hf: intervals") {
   CHECK(test::contains(refusal(best), "save_strategy: best: expected eval_strategy"));
   CHECK(test::contains(refusal(evaluated), "save_strategy: best: expected metric_for_best_model"));
   CHECK(test::contains(refusal("save_strategy: bets\n"), "expected no, steps or epoch"));
+}
+
+TEST_CASE("adopt hf: with a validation text, evaluation and the best checkpoint have an effect") {
+  const auto file = test::adopt_fixture("workshop_trainer.json");
+  const Adopted bare(adopt_hugging_face(file, {}));
+  CHECK(bare.says("# load_best: true"));
+  CHECK(bare.config.checkpoint.best == config::BestMetric::kNone);
+  CHECK(bare.config.train.log_format.guest == &tools::kTrainerLines);
+  const Adopted a(adopt_hugging_face(
+      file, {.typed = {{"data.validation", "[\"v.json\"]", "--validation v.json"},
+                       {"data.train", "[\"t.json\"]", "--data t.json"},
+                       {"model.path", "folder", "--model folder"}}}));
+  CHECK(a.config.train.eval_every.epoch);
+  CHECK(a.config.checkpoint.load_best);
+  CHECK(a.config.checkpoint.best == config::BestMetric::kValidationLoss);
+  CHECK(a.config.checkpoint.keep == 4);
+  CHECK(a.config.data.train == std::vector<std::string>{"t.json"});
+  CHECK_FALSE(a.says("is named there"));
+  CHECK(a.says("the defaults of fsdp train count: data.sequence_length;"));
+}
+
+// The fields of TRL 0.12 to 1.x, as to_json_string() prints them.
+TEST_CASE("adopt hf: TRL's SFTConfig") {
+  const std::string own =
+      "{\"learning_rate\": 2e-05, \"model_init_kwargs\": {\"dtype\": \"bfloat16\"}, "
+      "\"chat_template_path\": null, \"dataset_text_field\": \"prompt\", \"dataset_kwargs\": "
+      "{\"skip_prepare_dataset\": false}, \"dataset_num_proc\": 4, \"dataset_batch_size\": 1000, "
+      "\"eos_token\": \"<EOS>\", \"pad_token\": \"<PAD>\", \"max_length\": 1024, "
+      "\"truncation_mode\": \"keep_start\", \"shuffle_dataset\": false, \"packing\": PACKING, "
+      "\"packing_strategy\": \"STRATEGY\", \"padding_free\": false, \"pad_to_multiple_of\": null, "
+      "\"eval_packing\": null, \"completion_only_loss\": ONLY, \"assistant_only_loss\": false, "
+      "\"loss_type\": \"chunked_nll\", \"activation_offloading\": OFFLOAD, \"use_liger\": false, "
+      "\"num_of_sequences\": 1024, \"chars_per_token\": 3.6, \"gradient_checkpointing\": true}\n";
+  const auto with = [&](std::string packing, std::string strategy, std::string offload,
+                        std::string only = "null") {
+    std::string out = own;
+    for (const auto& [name, value] : {std::pair{"PACKING", packing},
+                                      {"STRATEGY", strategy},
+                                      {"OFFLOAD", offload},
+                                      {"ONLY", only}}) {
+      out.replace(out.find(name), std::string(name).size(), value);
+    }
+    return out;
+  };
+  Adopted a = adopted(with("false", "bfd", "false", "true"));
+  CHECK(a.config.data.sequence_length == 1024);
+  CHECK(a.config.data.field == "prompt");
+  CHECK(a.config.data.packing() == data::Pack::kExamples);
+  CHECK(a.config.data.objective == data::Objective::kSft);
+  CHECK(a.config.train.recompute.mode == RecomputeMode::kFull);
+  CHECK(a.says("packing_strategy: bfd (a.yaml:1): no effect without packing"));
+  a = adopted(with("true", "bfd", "true"));
+  CHECK(a.config.data.packing() == data::Pack::kStream);
+  CHECK(a.says("joined and cut; there rows stay whole"));
+  CHECK(a.config.train.recompute.mode == RecomputeMode::kOffload);
+  CHECK_FALSE(adopted(with("true", "wrapped", "true")).says("there rows stay whole"));
+  CHECK(test::contains(refusal(with("true", "bfd", "false", "true")),
+                       "a.yaml:1: completion_only_loss: data.objective: sft: expected data.pack"));
+  CHECK(test::contains(refusal("activation_offloading: true\n"),
+                       "expected gradient_checkpointing with it"));
+  CHECK(test::contains(refusal("assistant_only_loss: true\n"), "there are no rows of chats here"));
+  CHECK(refusal("loss_type: dft\n") ==
+        "a.yaml:1: loss_type: expected nll or chunked_nll, got \"dft\"");
+  CHECK(refusal("truncation_mode: keep_end\n") ==
+        "a.yaml:1: truncation_mode: expected keep_start, got \"keep_end\"");
+  CHECK(adopted("completion_only_loss: false\n").config.data.objective == data::Objective::kLm);
+}
+
+TEST_CASE("adopt hf: a Python program is refused with the line that makes the JSON") {
+  const test::TempFolder folder;
+  const auto file = folder.write("train.py", "args = TrainingArguments(output_dir='x')\n");
+  CHECK(
+      test::contains(test::error_of([&] { adopt_hugging_face(file, {}); }),
+                     "train.py: expected keys and values in YAML or JSON, got a Python program, "
+                     "which is not run here. Where it has made its TrainingArguments or SFTConfig, "
+                     "add: open(\"args.json\", \"w\").write(training_args.to_json_string()); "
+                     "then: fsdp adopt hf args.json"));
 }
 
 }  // namespace
