@@ -45,9 +45,13 @@ const Program* owner(const std::vector<Given>& given, size_t most) {
 
 // A script is evaluated by a shell, whose function or variables reach fsdp adopt.
 std::string way_over_script(const std::string& file, const std::string& text) {
+  for (const char* ending : {".yaml", ".yml", ".json"}) {  // the comments of one may name a program
+    if (file.ends_with(ending)) return "";
+  }
   const std::string word = shell_word(file);
-  for (const auto& [called, program] :
-       {std::pair{"fairseq-train", "fairseq"}, {"chess_finetune.py", "chess"}}) {
+  for (const auto& [called, program] : {std::pair{"fairseq-train", "fairseq"},
+                                        {"chess_finetune.py", "chess"},
+                                        {"chess.py", "chess"}}) {
     if (text.find(called) == std::string::npos) continue;
     const char* const command = program == std::string("chess") ? "torchrun" : called;
     return fmt::format("this script calls {}: {}() {{ fsdp adopt {} -- \"$@\" > my.yaml; }}; . {}",

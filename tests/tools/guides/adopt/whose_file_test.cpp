@@ -29,6 +29,8 @@ TEST_CASE("whose file: the guides' own files, and files with blanks in their nam
   CHECK(way_over_fixture("chess_finetune.sh") ==
         "this script calls chess_finetune.py: torchrun() { fsdp adopt chess -- \"$@\" > my.yaml; "
         "}; . chess_finetune.sh");
+  CHECK(test::contains(way_over("a.slurm", "torchrun chess.py"), "fsdp adopt chess -- "));
+  CHECK(way_over("a.yaml", "# fsdp adopt fairseq -- fairseq-train data-bin\na: [1\n") == "");
   CHECK(test::contains(way_over("a b.py", "x = 1"), "fsdp adopt hf says which line"));
   CHECK(test::contains(way_over("a b.json", "{\"fp16\": true, \"max_steps\": 2}"),
                        "fsdp adopt hf 'a b.json' > my.yaml"));
