@@ -1,64 +1,16 @@
-// Reading config.yaml and metrics.json of each, and the table. Contents: tools/report/metrics.cpp.
+// The table. Contents: tools/report/metrics.cpp.
 #include "tools/report/compare_runs.h"
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 
-#include <yaml-cpp/yaml.h>
-
 #include "core/error.h"
-#include "core/io/file.h"
-#include "core/io/json.h"
+#include "tools/report/finished_run.h"
 
 namespace fsdp::tools {
 namespace {
-
-using Settings = std::map<std::string, std::string>;  // "train.lr" -> "0.0001"
-
-void flatten(const YAML::Node& node, const std::string& path, Settings& out) {
-  if (!node.IsMap()) {
-    YAML::Emitter text;
-    text << YAML::Flow << node;
-    out[path] = text.c_str();
-    return;
-  }
-  for (const auto& entry : node) {
-    const std::string key = entry.first.as<std::string>();
-    flatten(entry.second, path.empty() ? key : path + "." + key, out);
-  }
-}
-
-struct Run {
-  Settings settings;
-  Json metrics;
-};
-
-Run read_run(const std::filesystem::path& folder) {
-  FSDP_CHECK(std::filesystem::is_directory(folder), "{}: no such folder", folder.string());
-  for (const char* name : {"config.yaml", "metrics.json"}) {
-    FSDP_CHECK(std::filesystem::exists(folder / name),
-               "{}: has no {}: not the directory of a run, or of one that has not ended",
-               folder.string(), name);
-  }
-  Run run;
-  try {
-    flatten(YAML::Load(read_file(folder / "config.yaml")), "", run.settings);
-  } catch (const YAML::Exception& error) {
-    fail("{}: {}", (folder / "config.yaml").string(), error.what());
-  }
-  run.metrics = read_json_file(folder / "metrics.json");
-  return run;
-}
-
-// The number at a path such as "/memory/ledger/total"; none when it is absent or null.
-std::optional<double> number_at(const Json& json, const std::string& path) {
-  const Json* found = json.follow(path);
-  if (!found || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
 
 std::set<std::string> keys_at(const Json& json, const std::string& path) {
   std::set<std::string> out;
@@ -89,14 +41,14 @@ std::string factor_of(std::optional<double> first, std::optional<double> other) 
 
 class Table {
  public:
-  Table(const std::vector<Run>& runs)
+  Table(const std::vector<FinishedRun>& runs)
       : runs_(runs), change_(runs.size() == 2 ? percent_of : factor_of) {}
 
   // `scale`: what the numbers are multiplied with, of any run.
   void row(const std::string& name, const std::string& path,
            const std::function<double(const Json&)>& scale, int digits) {
     std::vector<std::optional<double>> values;
-    for (const Run& run : runs_) values.push_back(scaled(run.metrics, path, scale));
+    for (const FinishedRun& run : runs_) values.push_back(scaled(run.metrics, path, scale));
     if (std::all_of(values.begin(), values.end(), [](auto v) { return v.value_or(0) == 0; }))
       return;
     text_ += fmt::format("  {:<34}", name);
@@ -110,7 +62,7 @@ class Table {
   void rows_of_keys(const std::string& path, const std::string& rest,
                     const std::function<double(const Json&)>& scale, int digits) {
     std::set<std::string> keys;
-    for (const Run& run : runs_) keys.merge(keys_at(run.metrics, path));
+    for (const FinishedRun& run : runs_) keys.merge(keys_at(run.metrics, path));
     for (const std::string& key : keys) row(key, path + "/" + key + rest, scale, digits);
   }
   // Only printed when rows follow before the next one.
@@ -134,17 +86,17 @@ class Table {
     return value ? fmt::format("{:.{}f}", *value, digits) : "-";
   }
 
-  const std::vector<Run>& runs_;
+  const std::vector<FinishedRun>& runs_;
   Change change_;
   std::string title_, text_, done_;
 };
 
-std::string differing_settings(const std::vector<Run>& runs) {
+std::string differing_settings(const std::vector<FinishedRun>& runs) {
   std::set<std::string> keys;
-  for (const Run& run : runs) {
+  for (const FinishedRun& run : runs) {
     for (const auto& [key, value] : run.settings) keys.insert(key);
   }
-  const auto value = [](const Settings& settings, const std::string& key) {
+  const auto value = [](const auto& settings, const std::string& key) {
     const auto found = settings.find(key);
     return found == settings.end() ? std::string("-") : found->second;
   };
@@ -184,8 +136,8 @@ std::string head(const std::vector<std::filesystem::path>& folders) {
 std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
   FSDP_CHECK(folders.size() >= 2, "compare: expected two run directories or more, got {}",
              folders.size());
-  std::vector<Run> runs;
-  for (const std::filesystem::path& folder : folders) runs.push_back(read_run(folder));
+  std::vector<FinishedRun> runs;
+  for (const std::filesystem::path& folder : folders) runs.push_back(read_finished_run(folder));
   const auto plain = [](const Json&) { return 1.0; };
   const auto mib = [](const Json&) { return 1.0 / (1 << 20); };
   const auto per_step = [](const Json& m) {
@@ -218,7 +170,7 @@ std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
   table.title("peak memory of rank 0 (MiB)");
   table.rows_of_keys("/memory/ledger/by_category", "", mib, 2);
   table.row("all at once", "/memory/ledger/total", mib, 2);
-  const bool traced = std::none_of(runs.begin(), runs.end(), [](const Run& run) {
+  const bool traced = std::none_of(runs.begin(), runs.end(), [](const FinishedRun& run) {
     return run.metrics.value("communication", Json()).is_null();
   });
   return head(folders) + differing_settings(runs) + table.finish() +

@@ -1,0 +1,51 @@
+// Contract: tools/report/finished_run.h.
+#include "tools/report/finished_run.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include "core/error.h"
+#include "core/io/file.h"
+
+namespace fsdp::tools {
+namespace {
+
+void flatten(const YAML::Node& node, const std::string& path,
+             std::map<std::string, std::string>& out) {
+  if (!node.IsMap()) {
+    YAML::Emitter text;
+    text << YAML::Flow << node;
+    out[path] = text.c_str();
+    return;
+  }
+  for (const auto& entry : node) {
+    const std::string key = entry.first.as<std::string>();
+    flatten(entry.second, path.empty() ? key : path + "." + key, out);
+  }
+}
+
+}  // namespace
+
+FinishedRun read_finished_run(const std::filesystem::path& folder) {
+  FSDP_CHECK(std::filesystem::is_directory(folder), "{}: no such folder", folder.string());
+  for (const char* name : {"config.yaml", "metrics.json"}) {
+    FSDP_CHECK(std::filesystem::exists(folder / name),
+               "{}: has no {}: not the directory of a run, or of one that has not ended",
+               folder.string(), name);
+  }
+  FinishedRun run = {.folder = folder};
+  try {
+    flatten(YAML::Load(read_file(folder / "config.yaml")), "", run.settings);
+  } catch (const YAML::Exception& error) {
+    fail("{}: {}", (folder / "config.yaml").string(), error.what());
+  }
+  run.metrics = read_json_file(folder / "metrics.json");
+  return run;
+}
+
+std::optional<double> number_at(const Json& json, const std::string& path) {
+  const Json* found = json.follow(path);
+  if (!found || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,26 @@
+// A run that has ended, read back from its directory: its settings and its metrics.json.
+// Not here: what is made of them (compare_runs.h, run_columns.h), runs that still go on
+// (metrics_line.h).
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/io/json.h"
+
+namespace fsdp::tools {
+
+struct FinishedRun {
+  std::filesystem::path folder;
+  std::map<std::string, std::string> settings;  // of config.yaml: "train.lr" -> "0.0001"
+  Json metrics;                                 // metrics.json
+};
+// Error when the folder is not there or is not the directory of a run that has ended.
+FinishedRun read_finished_run(const std::filesystem::path& folder);
+
+// The number at a path such as "/memory/ledger/total"; none when it is absent or null.
+std::optional<double> number_at(const Json& json, const std::string& path);
+
+}  // namespace fsdp::tools
