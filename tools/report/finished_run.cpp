@@ -25,6 +25,16 @@ void flatten(const YAML::Node& node, const std::string& path,
 
 }  // namespace
 
+std::map<std::string, std::string> read_settings(const std::filesystem::path& file) {
+  std::map<std::string, std::string> settings;
+  try {
+    flatten(YAML::Load(read_file(file)), "", settings);
+  } catch (const YAML::Exception& error) {
+    fail("{}: {}", file.string(), error.what());
+  }
+  return settings;
+}
+
 FinishedRun read_finished_run(const std::filesystem::path& folder) {
   FSDP_CHECK(std::filesystem::is_directory(folder), "{}: no such folder", folder.string());
   for (const char* name : {"config.yaml", "metrics.json"}) {
@@ -32,14 +42,9 @@ FinishedRun read_finished_run(const std::filesystem::path& folder) {
                "{}: has no {}: not the directory of a run, or of one that has not ended",
                folder.string(), name);
   }
-  FinishedRun run = {.folder = folder};
-  try {
-    flatten(YAML::Load(read_file(folder / "config.yaml")), "", run.settings);
-  } catch (const YAML::Exception& error) {
-    fail("{}: {}", (folder / "config.yaml").string(), error.what());
-  }
-  run.metrics = read_json_file(folder / "metrics.json");
-  return run;
+  return {.folder = folder,
+          .settings = read_settings(folder / "config.yaml"),
+          .metrics = read_json_file(folder / "metrics.json")};
 }
 
 std::optional<double> number_at(const Json& json, const std::string& path) {

@@ -20,6 +20,9 @@ struct FinishedRun {
 // Error when the folder is not there or is not the directory of a run that has ended.
 FinishedRun read_finished_run(const std::filesystem::path& folder);
 
+// "train.lr" -> "0.0001", of a config.yaml.
+std::map<std::string, std::string> read_settings(const std::filesystem::path& file);
+
 // The number at a path such as "/memory/ledger/total"; none when it is absent or null.
 std::optional<double> number_at(const Json& json, const std::string& path);
 

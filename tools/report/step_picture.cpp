@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "core/error.h"
 #include "tools/report/communication_overlap.h"
+#include "tools/report/svg_canvas.h"
 
 namespace fsdp::tools {
 namespace {
@@ -121,92 +121,30 @@ std::vector<Interval> parts_outside(Interval interval, const std::vector<Interva
 
 // ---------------------------------------------------------------------------- From lanes to SVG
 
-constexpr double kLeft = 118, kRight = 18, kFirstLane = 78, kLane = 34, kLaneGap = 10;
+constexpr double kFirstLane = 78, kLane = 34, kLaneGap = 10;
 
 // Of units, in the order in which they first do something; light enough for dark letters.
 constexpr std::array kColours = {"#7fb7e6", "#f2b66d", "#86c99a", "#e79a9a",
                                  "#b9a5e0", "#d6c566", "#86cfcf", "#e3a3cd"};
 
-constexpr const char* kStyle = R"svg(<style>
-text { font-family: sans-serif; font-size: 12px; fill: #1f2328 }
-.card { fill: #ffffff; stroke: #d0d7de }
-.title { font-size: 14px; font-weight: bold }
-.small { font-size: 11px; fill: #59636e }
-.line { stroke: #d0d7de }
-.phase { fill: #eaeef2 }
-.none { fill: #c4cad1 }
-.box { stroke: #ffffff; stroke-width: 0.5 }
-.in { fill: #1b1f24; font-size: 11px }
-@media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 }
-.card { fill: #0d1117; stroke: #3d444d }
-.small { fill: #9198a1 }
-.line { stroke: #3d444d }
-.phase { fill: #2a313c }
-.box { stroke: #0d1117 }
-.in { fill: #1b1f24 }
-}
-</style>
-<defs><pattern id="exposed" width="6" height="6" patternUnits="userSpaceOnUse"
-patternTransform="rotate(45)"><rect width="2" height="6" fill="#c0281c"/></pattern></defs>
-)svg";
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else {
-      out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // XML has no control characters
-    }
-  }
-  return out;
-}
-
 double ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-class Drawing {
+class Drawing : public SvgCanvas {
  public:
-  Drawing(Interval step, int width) : step_(step), width_(width) {}
+  using SvgCanvas::SvgCanvas;
 
-  void text(double x, double y, const char* style, const std::string& what,
-            const char* anchor = "start") {
-    body_ +=
-        fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n",
-                    x, y, style, anchor, escaped(what));
-  }
-  void rectangle(double x, double y, double width, double height, const std::string& look,
-                 const std::string& tip = "") {
-    body_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}", x,
-                         y, width, height, look);
-    body_ += tip.empty() ? "/>\n" : "><title>" + escaped(tip) + "</title></rect>\n";
-  }
   void phase(const TraceEvent& event);
   void lane(const Lane& lane, double y, const std::vector<Interval>& compute);
-  void axis(double y);
   void legend(double y, const std::string& summary);
   void colour(const std::vector<TraceEvent>& events);
-  std::string svg(double height) const;
 
  private:
-  double x_of(int64_t ns) const {
-    return kLeft + (width_ - kLeft - kRight) * ms(ns - step_.begin) / ms(step_.end - step_.begin);
-  }
   // The parts of a collective during which nothing is computed.
   void hatch(Interval box, double y, const std::vector<Interval>& compute);
   // The longest form of the name that fits: "blocks.3", "3" or nothing.
   void label(const std::string& name, Interval time, double y, const char* style);
 
-  Interval step_;
-  double width_;
   std::map<std::string, std::string> colours_;  // by unit
-  std::string body_;
 };
 
 // A unit is what communicates beside compute; "optimizer" is none.
@@ -267,23 +205,6 @@ void Drawing::lane(const Lane& lane, double y, const std::vector<Interval>& comp
   }
 }
 
-void Drawing::axis(double y) {
-  const double length_ms = ms(step_.end - step_.begin);
-  const double decade = std::pow(10, std::floor(std::log10(length_ms / 8)));
-  double between = decade;
-  for (const double factor : {2.0, 5.0, 10.0}) {
-    if (length_ms / between > 10) between = factor * decade;
-  }
-  for (int i = 0; i * between <= length_ms; ++i) {
-    const double x = x_of(step_.begin + std::llround(i * between * 1e6));
-    body_ +=
-        fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" class=\"line\"/>\n",
-                    x, kFirstLane - 6, y);
-    const bool last = (i + 1) * between > length_ms;
-    text(x, y + 14, "small", fmt::format("{:g}{}", i * between, last ? " ms" : ""), "middle");
-  }
-}
-
 void Drawing::legend(double y, const std::string& summary) {
   double x = 12;
   for (size_t i = 0; i < 4; ++i, x += 13) {
@@ -295,15 +216,6 @@ void Drawing::legend(double y, const std::string& summary) {
   rectangle(x + 320, y - 10, 24, 12, "fill=\"url(#exposed)\"");
   text(x + 349, y, "small", "communication that no computation hides");
   text(12, y + 20, "small", summary);
-}
-
-std::string Drawing::svg(double height) const {
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-             "viewBox=\"0 0 {0} {1}\">\n{2}<rect x=\"0.5\" y=\"0.5\" width=\"{3}\" "
-             "height=\"{4}\" rx=\"6\" class=\"card\"/>\n",
-             width_, height, kStyle, width_ - 1, height - 1) +
-         body_ + "</svg>\n";
 }
 
 std::string summary_of(const StepPicture& picture) {
@@ -347,7 +259,7 @@ StepPicture draw_step(const std::vector<TraceEvent>& events, const PictureOption
   drawing.text(12, 26, "title", fmt::format("{}step {}", options.title, step.number));
   const std::vector<Lane> lanes = lanes_of(shown, out.step_ns / options.width);
   const double bottom = kFirstLane + (kLane + kLaneGap) * static_cast<double>(lanes.size());
-  drawing.axis(bottom);
+  drawing.axis(kFirstLane - 6, bottom);
   for (const TraceEvent& e : shown) {
     if (e.lane == kStepLane && number_of_step(e) == 0) drawing.phase(e);
   }

@@ -1,12 +1,15 @@
 // The Chrome trace format, as core/trace.cpp writes it: times in microseconds, lanes as threads.
 #include "tools/report/trace_file.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/io/file.h"
 #include "core/io/json.h"
 
 namespace fsdp::tools {
@@ -55,9 +58,7 @@ TraceEvent read_slice(const Json& event, const std::map<double, std::string>& la
           .sequence = std::llround(number_at(arguments, "issue", file, i))};
 }
 
-}  // namespace
-
-std::vector<TraceEvent> read_trace(const Path& run_directory, int rank) {
+Path trace_of(const Path& run_directory, int rank) {
   FSDP_CHECK(std::filesystem::is_directory(run_directory), "{}: no such folder",
              run_directory.string());
   const Path file = run_directory / fmt::format("trace.rank{}.json", rank);
@@ -65,6 +66,13 @@ std::vector<TraceEvent> read_trace(const Path& run_directory, int rank) {
              "{}: has no {}: expected the directory of a run on more than {} ranks, made with "
              "--trace, that has ended",
              run_directory.string(), file.filename().string(), rank);
+  return file;
+}
+
+}  // namespace
+
+std::vector<TraceEvent> read_trace(const Path& run_directory, int rank) {
+  const Path file = trace_of(run_directory, rank);
   const Json json = read_json_file(file);
   FSDP_CHECK(json.is_object() && json.contains("traceEvents") && json.at("traceEvents").is_array(),
              "{}: expected an object with a list \"traceEvents\"", file.string());
@@ -81,6 +89,115 @@ std::vector<TraceEvent> read_trace(const Path& run_directory, int rank) {
     }
   }
   return events;
+}
+
+// ---------------------------------------------------------------------------- Line by line
+
+namespace {
+
+constexpr std::string_view kStepName = "step ";
+
+// An event of a line, whose numbers are looked for before the line is parsed.
+struct EventLine {
+  std::string_view text;
+  size_t index;  // in traceEvents
+
+  bool is(char kind) const { return text.substr(kKind.size(), 1) == std::string_view(&kind, 1); }
+  double number(std::string_view key) const {  // 0: not there
+    const size_t at = text.find(key);
+    double value = 0;
+    if (at != text.npos)
+      std::from_chars(text.data() + at + key.size(), text.data() + text.size(), value);
+    return value;
+  }
+  static constexpr std::string_view kKind = "{\"ph\":\"";
+};
+
+template <typename Visit>
+void visit_lines(std::string_view text, Visit&& visit) {
+  for (size_t index = 0; !text.empty();) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.starts_with(EventLine::kKind)) continue;
+    if (line.ends_with(',')) line.remove_suffix(1);
+    visit(EventLine{line, index++});
+  }
+}
+
+class StepReader {
+ public:
+  explicit StepReader(const Path& file) : file_(file), map_(file) {}
+
+  StepTimeline read() {
+    visit_lines(map_.text(), [&](const EventLine& line) { look_for_steps(line); });
+    if (out_.step == 0) return std::move(out_);
+    visit_lines(map_.text(), [&](const EventLine& line) {
+      if (line.is('X')) add_event(line);
+      if (line.is('C')) add_sample(line);
+    });
+    begin_curves();
+    return std::move(out_);
+  }
+
+ private:
+  Json parse(const EventLine& line) const {
+    return parse_json(line.text, fmt::format("{}: traceEvents[{}]", file_.string(), line.index));
+  }
+  TraceEvent slice_of(const EventLine& line) const {
+    return read_slice(parse(line), lanes_, file_, line.index);
+  }
+  void look_for_steps(const EventLine& line) {
+    if (line.is('M')) {
+      const Json json = parse(line);
+      if (text_at(json, "name", file_, line.index) != "thread_name") return;
+      lanes_[number_at(json, "tid", file_, line.index)] =
+          text_at(member(json, "args", file_, line.index), "name", file_, line.index);
+    } else if (line.is('X') && line.text.find("\"name\":\"step ") != line.text.npos) {
+      const TraceEvent event = slice_of(line);
+      if (event.lane != "step" || event.end_ns <= event.begin_ns) return;
+      ++out_.steps;
+      out_.step = std::atoll(event.name.c_str() + kStepName.size());
+      out_.begin_ns = event.begin_ns, out_.end_ns = event.end_ns;
+    }
+  }
+  void add_event(const EventLine& line) {
+    const double begin = line.number("\"ts\":") * 1e3, end = begin + line.number("\"dur\":") * 1e3;
+    if (begin >= static_cast<double>(out_.end_ns) || end <= static_cast<double>(out_.begin_ns))
+      return;
+    out_.events.push_back(slice_of(line));
+  }
+  // Not parsed: there are many, and their names are those of core/memory_ledger.h.
+  void add_sample(const EventLine& line) {
+    constexpr std::string_view kBefore = "\"name\":\"memory: ";
+    const size_t at = line.text.find(kBefore);
+    const int64_t ns = std::llround(line.number("\"ts\":") * 1e3);
+    if (at == line.text.npos || ns >= out_.end_ns) return;
+    const std::string_view rest = line.text.substr(at + kBefore.size());
+    std::string curve(rest.substr(0, rest.find('"')));
+    const auto bytes = static_cast<int64_t>(line.number("\"bytes\":"));
+    if (ns < out_.begin_ns)
+      before_[curve] = bytes;
+    else
+      out_.samples.push_back({std::move(curve), bytes, ns, 0});
+  }
+  void begin_curves() {
+    std::vector<TraceSample> all;
+    for (const auto& [curve, value] : before_) all.push_back({curve, value, out_.begin_ns, 0});
+    out_.samples.insert(out_.samples.begin(), all.begin(), all.end());
+  }
+
+  Path file_;
+  MappedFile map_;
+  std::map<double, std::string> lanes_;
+  std::map<std::string, int64_t> before_;  // the step began: bytes by curve
+  StepTimeline out_;
+};
+
+}  // namespace
+
+StepTimeline read_last_step(const Path& run_directory, int rank) {
+  return StepReader(trace_of(run_directory, rank)).read();
 }
 
 }  // namespace fsdp::tools

@@ -29,6 +29,51 @@ TEST_CASE("trace file: events come back as core/trace.cpp writes them, without i
   CHECK(events[1].sequence == 1);
 }
 
+TEST_CASE("trace file: the last step, with what reaches into it and the memory at its beginning") {
+  constexpr int64_t kMs = 1'000'000;
+  Trace trace;
+  trace.sample("activation", 100);  // before the first event: at 1 ms
+  trace.record({"step 7", "", "step", 0, 1 * kMs, 9 * kMs, 0, trace.next_sequence()});
+  trace.record({"matmul", "a", "compute", 0, 1 * kMs, 9 * kMs, 0, trace.next_sequence()});
+  trace.sample("activation", 300);
+  trace.record({"all_gather", "\"ts\":", "gather", 0, 8 * kMs, 12 * kMs, 5, trace.next_sequence()});
+  trace.record({"step 8", "", "step", 0, 10 * kMs, 20 * kMs, 0, trace.next_sequence()});
+  trace.record({"matmul", "b", "compute", 0, 11 * kMs, 12 * kMs, 0, trace.next_sequence()});
+  trace.sample("activation", 200);
+  trace.record({"matmul", "b", "compute", 0, 13 * kMs, 14 * kMs, 0, trace.next_sequence()});
+  trace.record({"evaluation", "", "step", 0, 20 * kMs, 30 * kMs, 0, trace.next_sequence()});
+  const test::TempFolder folder;
+  folder.write("trace.rank0.json", trace.to_json(0));
+  const StepTimeline step = read_last_step(folder.path(), 0);
+  CHECK(step.step == 8);
+  CHECK(step.steps == 2);
+  CHECK(step.begin_ns == 10 * kMs);
+  CHECK(step.end_ns == 20 * kMs);
+  REQUIRE(step.events.size() == 4);
+  CHECK(step.events[0].scope == "\"ts\":");  // a name is no number
+  CHECK(step.events[0].begin_ns == 8 * kMs);
+  CHECK(step.events[0].bytes == 5);
+  CHECK(step.events[1].name == "step 8");
+  CHECK(step.events[3].lane == "compute");
+  std::vector<std::pair<int64_t, int64_t>> samples;
+  for (const TraceSample& sample : step.samples) {
+    CHECK(sample.curve == "activation");
+    samples.emplace_back(sample.sampled_ns / kMs, sample.value);
+  }
+  CHECK(samples == std::vector<std::pair<int64_t, int64_t>>{{10, 100}, {11, 300}, {13, 200}});
+}
+
+TEST_CASE("trace file: no last step, where there is none") {
+  const test::TempFolder folder;
+  folder.write("trace.rank0.json", Trace().to_json(0));
+  CHECK(read_last_step(folder.path(), 0).step == 0);
+  CHECK(test::contains(test::error_of([&] { read_last_step(folder.path(), 1); }),
+                       "has no trace.rank1.json"));
+  folder.write("trace.rank0.json", "{\"traceEvents\":[\n{\"ph\":\"M\",\"name\n");
+  CHECK(test::contains(test::error_of([&] { read_last_step(folder.path(), 0); }),
+                       "trace.rank0.json: traceEvents[0]:1: malformed JSON"));
+}
+
 TEST_CASE("trace file: mistakes") {
   const test::TempFolder folder;
   const auto error_with = [&](const std::string& text) {
