@@ -27,6 +27,15 @@ std::string trained_line(const std::vector<Parameter*>& parameters) {
   return trained.empty() ? "" : trained + "\n";
 }
 
+// The model, what of it is trained, its units.
+std::string describe_units(const PlacedOptions& options, MetaRun& run, int ranks,
+                           const std::vector<UnitRow>& units) {
+  const comm::GroupSizes groups = comm::group_sizes(options.fsdp, ranks);
+  return fmt::format("{}{}\n{}", describe(options, groups, ranks),
+                     trained_line(run.session().parameters()),
+                     format_units(units, run.session().sharded().options(), groups));
+}
+
 std::string describe_batches(const config::TrainConfig& config, const models::ModelConfig& model,
                              int ranks) {
   const config::StepShape shape = config::step_shape(config, ranks);
@@ -81,16 +90,21 @@ Explanation explain(const config::TrainConfig& config, int ranks, const std::str
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, ranks);
   const auto rates = call_rates(rates_file, meter);
   const auto run = predicted_run(config, session, data_of(config, ranks), ranks, 0, rates);
-  const comm::FullySharded& sharded = run->session().sharded();
-  const std::vector<UnitRow> units = unit_rows(sharded);
+  const std::vector<UnitRow> units = unit_rows(run->session().sharded());
   std::string text = fmt::format(
-      "{}{}\n{}\n{}\n{}{}{}{}", describe(session, groups, ranks),
-      trained_line(run->session().parameters()), format_units(units, sharded.options(), groups),
+      "{}\n{}\n{}{}{}{}", describe_units(session, *run, ranks, units),
       format_predicted_memory(*run), describe_checkpoint(*run, ranks, rates->rates()),
       describe_batches(config, model, ranks),
       layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
       describe_steps(units, *run, *rates));
   return {std::move(text), rates};
+}
+
+std::string explain_units(const config::TrainConfig& config, int ranks) {
+  const models::ModelConfig model = model_config(config, vocabulary_of(config));
+  const PlacedOptions session = session_options(config, model, ranks, {});
+  MetaRun run(session, ranks);
+  return describe_units(session, run, ranks, unit_rows(run.session().sharded()));
 }
 
 }  // namespace fsdp::tools

@@ -22,4 +22,7 @@ struct Explanation {
 Explanation explain(const config::TrainConfig& config, int ranks, const std::string& rates,
                     CallMeter* meter, std::optional<PyTorchLayout> layout = std::nullopt);
 
+// Of it the model and its units.
+std::string explain_units(const config::TrainConfig& config, int ranks);
+
 }  // namespace fsdp::tools

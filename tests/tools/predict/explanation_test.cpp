@@ -36,6 +36,16 @@ TEST_CASE("explanation: ranks, their groups, and a batch that is too small for t
                "what is shown is for one sequence a rank\n"));
 }
 
+TEST_CASE("explanation: the units alone are those of the whole") {
+  const std::vector<config::Override> overrides = {
+      "model.model_type=llama", "model.hidden_size=24",    "model.layers=2", "model.heads=2",
+      "data.train=[text.txt]",  "data.sequence_length=16", "train.steps=3",  "train.batch=6"};
+  const std::string units = explain_units(config::read_config("", overrides), 3);
+  CHECK(contains(units, "; full_shard on 3 ranks\n"));
+  CHECK(contains(units, "\n  blocks.0 .. blocks.1 "));
+  CHECK(explained(3, {"train.batch=6"}).text.starts_with(units));
+}
+
 TEST_CASE("explanation: where the times come from, and the last of several micro-steps") {
   const test::TempFolder folder;
   const std::string file = (folder / "rates.json").string();
