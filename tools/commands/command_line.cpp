@@ -155,6 +155,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_memory_command(program, result.command);
   add_compare_command(program, result.command);
   add_trace_command(program, result.command);
+  add_report_command(program, result.command);
   add_tokenize_command(program, result.command);
   add_merge_command(program, result.command);
   add_convert_command(program, result.command);

@@ -1,0 +1,22 @@
+# The files of tools/page that are no C++ become texts in the program: build/page_files.cpp defines
+# tools/page/page_files.h. Written when cmake runs, which a change of a file makes it do.
+set(page_functions uplot_script uplot_style page_script page_style)
+set(page_paths uplot/uPlot.iife.min.js uplot/uPlot.min.css page.js page.css)
+set(page_source "// Written by the build.\n#include \"tools/page/page_files.h\"\n\nnamespace fsdp::tools {\n")
+foreach(function path IN ZIP_LISTS page_functions page_paths)
+  set(path ${PROJECT_SOURCE_DIR}/tools/page/${path})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} content)
+  string(APPEND page_source
+    "std::string_view ${function}() {\n  return R\"page_file(${content})page_file\";\n}\n")
+endforeach()
+string(APPEND page_source "}  // namespace fsdp::tools\n")
+set(page_output ${PROJECT_BINARY_DIR}/page_files.cpp)
+set(page_written "")
+if(EXISTS ${page_output})
+  file(READ ${page_output} page_written)
+endif()
+if(NOT page_written STREQUAL page_source)
+  file(WRITE ${page_output} "${page_source}")
+endif()
+target_sources(fsdp_tools_page PRIVATE ${page_output})

@@ -1,0 +1,62 @@
+// Lines become points. Contract: tools/page/run_log.h.
+#include "tools/page/run_log.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "tools/report/metrics_line.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::vector<Curve> no_points() {
+  return {{"loss", "training loss"},
+          {"validation_loss", "validation loss"},
+          {"learning_rate", "learning rate"},
+          {"grad_norm", "gradient norm"},
+          {"tokens_per_s", "tokens/s"},
+          {"loss_scale", "loss scale"},
+          {"peak_memory_bytes", "peak memory of rank 0"}};
+}
+
+void add(Curve& curve, const MetricsLine& line, double wall_s) {
+  if (line.text(curve.key).empty()) return;
+  auto& points = curve.points;
+  while (!points.empty() && points.back().step >= line.step()) points.pop_back();
+  const std::optional<double> value = line.number(curve.key);
+  if (value)
+    points.push_back({line.step(), *value, wall_s});
+  else
+    curve.not_finite.push_back(line.step());
+}
+
+}  // namespace
+
+const Curve& RunLog::curve(std::string_view key) const {
+  const auto found = std::find_if(curves.begin(), curves.end(),
+                                  [&](const Curve& each) { return each.key == key; });
+  FSDP_CHECK(found != curves.end(), "{}: no curve of this name", key);
+  return *found;
+}
+
+RunLog read_run_log(const std::filesystem::path& file) {
+  RunLog out = {.curves = no_points()};
+  if (!is_there(file)) return out;
+  const MappedFile map(file);
+  double wall_s = 0;  // an evaluation has none of its own
+  for (std::string_view text = map.text(); !text.empty();) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const auto line = MetricsLine::read(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line) {
+      ++out.foreign;
+      continue;
+    }
+    wall_s = line->number("wall_time_s").value_or(wall_s);
+    for (Curve& curve : out.curves) add(curve, *line, wall_s);
+  }
+  return out;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,159 @@
+// Rows of table.json. Contract: tools/page/sweep_view.h; the file: tools/sweep/README.md.
+#include "tools/page/sweep_view.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "tools/page/html.h"
+#include "tools/page/run_view.h"
+#include "tools/report/finished_run.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_in(const Json& row, const char* key) {
+  const Json* found = row.find(key);
+  return found && found->is_string() ? found->text() : "";
+}
+
+// "strategy=full_shard,ranks=2" is of the series "strategy=full_shard", and "F-B-2G" of "F-B-#G".
+std::string series_of(const std::string& name) {
+  std::string out, part;
+  bool has_ranks = false;
+  for (size_t begin = 0; begin <= name.size(); begin += part.size() + 1) {
+    part = name.substr(begin, name.find(',', begin) - begin);
+    if (part.starts_with("ranks="))
+      has_ranks = true;
+    else
+      out += (out.empty() ? "" : ",") + part;
+  }
+  if (has_ranks) return out.empty() ? "all cases" : out;
+  out.clear();
+  for (const char c : name) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit || !out.ends_with('#')) out += digit ? '#' : c;
+  }
+  return out;
+}
+
+struct Speed {
+  std::string name;
+  double ranks, value;
+};
+
+// The column of the sweep; without it the tokens of a second, beside those of the fewest ranks.
+std::vector<Speed> speeds_of(const Json& table, const char* column) {
+  std::vector<Speed> out;
+  for (const Json& row : table) {
+    const auto ranks = number_at(row, "/ranks");
+    const auto value = number_at(row, fmt::format("/median/{}", column));
+    const Json* crowded = row.find("oversubscribed");
+    if (crowded && crowded->is_boolean() && crowded->get<bool>()) continue;
+    if (ranks && value && *ranks > 0 && *value > 0) out.push_back({row["case"], *ranks, *value});
+  }
+  return out;
+}
+
+void find_scaling(SweepView& view) {
+  std::vector<Speed> speeds = speeds_of(view.table, "speed_up");
+  const auto by_ranks = [](const auto& a, const auto& b) { return a.ranks < b.ranks; };
+  if (speeds.empty()) {
+    speeds = speeds_of(view.table, "tokens_per_s");
+    if (speeds.empty()) return;
+    const double least = std::min_element(speeds.begin(), speeds.end(), by_ranks)->value;
+    for (Speed& each : speeds) each.value /= least;
+  }
+  std::set<double> ranks;
+  for (const Speed& each : speeds) {
+    ranks.insert(each.ranks);
+    const std::string name = series_of(each.name);
+    auto series = std::find_if(view.scaling.begin(), view.scaling.end(),
+                               [&](const auto& known) { return known.name == name; });
+    if (series == view.scaling.end()) series = view.scaling.insert(series, {name, {}});
+    series->points.push_back({each.name, each.ranks, each.value});
+  }
+  if (ranks.size() < 2) view.scaling.clear();
+  for (auto& series : view.scaling) {
+    std::stable_sort(series.points.begin(), series.points.end(), by_ranks);
+  }
+  // The baseline is the case with a speed-up of 1.
+  const auto one = std::min_element(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) {
+    return std::abs(a.value - 1) < std::abs(b.value - 1);
+  });
+  view.ideal = 1 / one->ranks;
+}
+
+Cell value_cell(const Json& row, const std::string& column) {
+  const Json* values = row.find("median");
+  const Json* value = values && values->is_object() ? values->find(column) : nullptr;
+  if (!value || value->is_null()) return {};
+  if (!value->is_number()) return text_cell(value->is_string() ? value->text() : value->dump());
+  const double number = value->get<double>();
+  Cell cell = number_cell(number, 0);
+  if (number != std::floor(number) || std::abs(number) > 1e15)
+    cell.text = fmt::format("{:.5g}", number);
+  const Json* spreads = row.find("spread");
+  const Json* spread = spreads && spreads->is_object() ? spreads->find(column) : nullptr;
+  const bool spreads_out = spread && spread->is_number() && spread->get<double>() > 0;
+  if (spreads_out) cell.beside = fmt::format("± {:.2g}", spread->get<double>());
+  return cell;
+}
+
+}  // namespace
+
+bool is_sweep_folder(const fs::path& folder) { return is_there(folder / "table.json"); }
+
+SweepView read_sweep_view(const fs::path& folder) {
+  const fs::path file = folder / "table.json";
+  const std::string text = read_file(file);
+  parse_json(text, file.string());  // names the file where the text is none
+  SweepView view = {.folder = folder, .table = Json::parse(text), .runs = {}};
+  FSDP_CHECK(view.table.is_array(), "{}: expected a list of cases, got {}", file.string(),
+             view.table.type_name());
+  for (const Json& row : view.table) {
+    FSDP_CHECK(row.is_object() && !text_in(row, "case").empty() && row.contains("status"),
+               "{}: expected an object with \"case\" and \"status\", got {:.60}", file.string(),
+               row.dump());
+    const fs::path run = folder / text_in(row, "case") / "run1";
+    if (is_run_folder(run)) view.runs.push_back(run);
+  }
+  find_scaling(view);
+  return view;
+}
+
+std::string sweep_html(const SweepView& sweep) {
+  std::vector<std::string> columns;
+  for (const Json& row : sweep.table) {
+    const Json* median = row.find("median");
+    if (!median || !median->is_object()) continue;
+    for (const auto& [column, value] : median->items()) {
+      if (std::find(columns.begin(), columns.end(), column) == columns.end())
+        columns.push_back(column);
+    }
+  }
+  std::vector<std::string> head = {"case", "status", "ranks"};
+  head.insert(head.end(), columns.begin(), columns.end());
+  head.push_back("reason");
+  HtmlTable table(head);
+  for (const Json& row : sweep.table) {
+    const Json* crowded = row.find("oversubscribed");
+    Cell ranks = number_cell(number_at(row, "/ranks"), 0);
+    if (crowded && crowded->is_boolean() && crowded->get<bool>()) ranks.beside = "oversubscribed";
+    std::vector<Cell> cells = {text_cell(text_in(row, "status")), ranks};
+    for (const std::string& column : columns) cells.push_back(value_cell(row, column));
+    cells.push_back(text_cell(text_in(row, "reason")));
+    table.row(text_in(row, "case"), cells, text_in(row, "status") == "failed");
+  }
+  return table.html() +
+         note(
+             "A number is the median of a case's runs; behind ± stands how far the run that is "
+             "farthest from it is away.");
+}
+
+}  // namespace fsdp::tools

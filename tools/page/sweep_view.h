@@ -1,0 +1,40 @@
+// What the page shows of a sweep: its table, and how its speed grows with the ranks. Not here: the
+// runs of its cases (run_view.h), how the table is made (tools/sweep).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/json.h"
+
+namespace fsdp::tools {
+
+struct ScalingPoint {
+  std::string name;  // of the case
+  double ranks = 0;
+  double speed_up = 0;
+};
+// Cases that differ in their number of ranks alone, by ranks.
+struct ScalingSeries {
+  std::string name;
+  std::vector<ScalingPoint> points;
+};
+
+struct SweepView {
+  std::filesystem::path folder;
+  Json table;                               // table.json
+  std::vector<std::filesystem::path> runs;  // the first run of each case that has one
+  std::vector<ScalingSeries> scaling = {};  // empty: fewer than two numbers of ranks
+  double ideal = 1;                         // speed-up for each rank
+};
+
+bool is_sweep_folder(const std::filesystem::path& folder);
+// Error for a table that is not one of a sweep.
+SweepView read_sweep_view(const std::filesystem::path& folder);
+
+// The table as HTML, and why there is no scaling plot where there is none.
+std::string sweep_html(const SweepView& sweep);
+
+}  // namespace fsdp::tools
