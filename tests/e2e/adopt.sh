@@ -185,7 +185,7 @@ refused "fsdp adopt accelerate reads it" hf "$fixtures/accelerate_fsdp.yaml"
 refused "fsdp adopt deepspeed reads it" accelerate "$fixtures/deepspeed_zero3.json"
 refused "fairseq_13b.sh: expected the words of a command, got a file" fairseq "$fixtures/fairseq_13b.sh"
 refused "expected variables such as MODEL_NAME" env
-refused "env.sh: a shell evaluates such a file: (set -a; . env.sh; set +a; fsdp adopt env)" env env.sh
+refused "adopt env: file: a shell evaluates such a file: (set -a; . env.sh; set +a; fsdp adopt env)" env env.sh
 touch train.py
 refused 'add: open("args.json", "w").write(training_args.to_json_string())' hf train.py
 refused "--model" hf "$fixtures/workshop_trainer.json" --model nowhere

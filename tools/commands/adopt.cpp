@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "core/error.h"
 #include "core/io/json.h"
 #include "core/text/shell_word.h"
 #include "tools/commands/commands.h"
@@ -138,11 +137,12 @@ void add_environment_command(const Command& group, ChosenCommand& chosen) {
   const Command command = group.add_command(
       "env", "the environment, as a guide's env_vars.sh sets it: set -a; . env_vars.sh; set +a");
   add_literal(command, *options, "--literal");
-  command.add_option("file", options->files, "none: a shell evaluates it before").path();
-  print_when_chosen(command, chosen, options, [](const auto& files, const auto& how) {
-    FSDP_CHECK(files.empty(),
-               "{}: a shell evaluates such a file: (set -a; . {}; set +a; fsdp adopt env)",
-               files[0], shell_word(files[0]));
+  command.add_option("file", options->files, "none: a shell evaluates it before")
+      .check([](const std::string& file) {
+        return fmt::format("a shell evaluates such a file: (set -a; . {}; set +a; fsdp adopt env)",
+                           shell_word(file));
+      });
+  print_when_chosen(command, chosen, options, [](const auto&, const auto& how) {
     return adopt::adopt_environment(environment(), how);
   });
 }
