@@ -79,8 +79,8 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
     only("^liburing[.]h$", header, "^core/io/io_ring[.]cpp$", "core/io/io_ring.cpp")
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
-    only("^yaml-cpp/", header, "^(tools/config|tools/guides|tools/report|tests)/",
-         "tools/config, tools/guides and tools/report")
+    only("^yaml-cpp/", header, "^(tools/config|tools/guides|tools/report|tools/sweep|tests)/",
+         "tools/config, tools/guides, tools/report and tools/sweep")
     only("^CLI/", header, "^(tools/commands/(options|command_line)[.]cpp$|tests/tools/commands/)",
          "tools/commands/options.cpp and command_line.cpp")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")

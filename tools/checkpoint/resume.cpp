@@ -372,12 +372,16 @@ void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
   std::error_code unknown;
   if (started_in.empty() || fs::equivalent(started_in, fs::current_path(), unknown)) return;
   if (!fs::is_directory(started_in, unknown)) return;  // moved, with all that was in it
+  put_paths_in(c, started_in);
+}
+
+void put_paths_in(config::TrainConfig& c, const fs::path& folder) {
   // `key`: the member whose place counts.
   const auto keep_of = [&](const auto& key, std::string& path) {
     const auto place = c.places.find(config::key_of(c, key));
     const bool typed = place != c.places.end() && place->second.starts_with("--");
     if (typed || path.empty() || fs::path(path).is_absolute()) return;
-    path = (started_in / path).lexically_normal().string();
+    path = (folder / path).lexically_normal().string();
   };
   const auto keep = [&](std::string& path) { keep_of(path, path); };
   for (std::string& file : c.data.train) keep_of(c.data.train, file);

@@ -45,6 +45,8 @@ ResumePlan plan_resume(const ResumeRequest& request);
 // The paths of a stored configuration are those of the folder that the run was started in; what is
 // typed now is of this one.
 void keep_paths(config::TrainConfig& config, const std::filesystem::path& started_in);
+// Relative paths are then those of `folder`, but for what is typed.
+void put_paths_in(config::TrainConfig& config, const std::filesystem::path& folder);
 
 // Error for checkpoints of other programs, with what to do about them.
 void refuse_foreign(const std::filesystem::path& folder);

@@ -77,14 +77,37 @@ std::vector<std::string> environment_with(std::vector<std::string> variables) {
   return variables;
 }
 
+// A file that the output of a child process is appended to; without a name nothing is replaced.
+class ChildOutput {
+ public:
+  explicit ChildOutput(const fs::path& file) {
+    if (file.empty()) return;
+    descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    FSDP_CHECK(descriptor_ >= 0, "{}: cannot be written: {}", file.string(),
+               std::generic_category().message(errno));
+  }
+  ~ChildOutput() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  ChildOutput(const ChildOutput&) = delete;
+  ChildOutput& operator=(const ChildOutput&) = delete;
+  void replace(int descriptor) const {  // in the child
+    if (descriptor_ >= 0) ::dup2(descriptor_, descriptor);
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
 // In a group of its own: Ctrl-C of a terminal reaches the parent alone. Where the parent is killed,
 // the job is asked to stop. Between fork and exec nothing may ask for memory: another thread may
 // have held its lock. `variables`: of the environment, beside those that are there.
-pid_t start(const std::vector<std::string>& words, const std::vector<std::string>& variables,
-            const sigset_t& mask) {
+pid_t start(const ParentOptions& options, const std::vector<std::string>& words,
+            const std::vector<std::string>& variables, const sigset_t& mask) {
   const std::vector<std::string> all = environment_with(variables);
   const std::vector<char*> arguments = pointers_to(words), environment = pointers_to(all);
   const std::string message = fmt::format("fsdp: launch: {}: cannot be started\n", words[0]);
+  const ChildOutput output(options.output), errors(options.errors);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   FSDP_CHECK(child >= 0, "launch: a process cannot be started: {}",
@@ -95,6 +118,8 @@ pid_t start(const std::vector<std::string>& words, const std::vector<std::string
   if (::getppid() != parent) ::_exit(1);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
+  output.replace(STDOUT_FILENO);
+  errors.replace(STDERR_FILENO);
   ::sigprocmask(SIG_UNBLOCK, &mask, nullptr);
   ::execvpe(arguments[0], arguments.data(), environment.data());
   const ssize_t ignored = ::write(STDERR_FILENO, message.data(), message.size());
@@ -122,6 +147,7 @@ class Parent {
   Parent(const Parent&) = delete;
   Parent& operator=(const Parent&) = delete;
 
+  int asked() const { return asked_; }
   int run() {
     const bool goes_on = !options_.run_directory.empty();
     const std::vector<std::string> words =
@@ -167,7 +193,7 @@ class Parent {
   }
 
   int run_once(const std::vector<std::string>& words) {
-    const pid_t child = start(words,
+    const pid_t child = start(options_, words,
                               {fmt::format("{}={}", kRestarts, restarts_.count()),
                                fmt::format("{}={}", kEndedBefore, ended_before_)},
                               signals_);
@@ -228,7 +254,13 @@ class Parent {
 
 }  // namespace
 
-int keep_running(const ParentOptions& options) { return Parent(options).run(); }
+JobResult run_job(const ParentOptions& options) {
+  Parent parent(options);
+  const int status = parent.run();
+  return {.status = status, .asked = parent.asked()};
+}
+
+int keep_running(const ParentOptions& options) { return run_job(options).status; }
 
 std::string leftovers_note(const fs::path& shared_memory, const fs::path& temporary,
                            unsigned user) {

@@ -15,10 +15,17 @@ struct ParentOptions {
   Job job;
   RestartLimits restarts;
   std::filesystem::path run_directory;  // empty: the job is not started again
+  // Files that the job's output is appended to; empty: it is this process's.
+  std::filesystem::path output = {}, errors = {};
   std::function<void(const std::string& line)> say;
 };
-// Returns the status of the last start or, where a signal has killed the job, 128 + the signal.
+struct JobResult {
+  int status = 0;  // of the last start or, where a signal has killed the job, 128 + the signal
+  int asked = 0;   // the first signal that asked the parent to stop, or 0
+};
 // Error where the command cannot be started.
+JobResult run_job(const ParentOptions& options);
+// Its status alone.
 int keep_running(const ParentOptions& options);
 
 // The files of Open MPI's mpirun that was killed, with the command that removes them; "": none.

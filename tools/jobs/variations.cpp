@@ -12,12 +12,7 @@
 namespace fsdp::tools {
 namespace {
 
-struct Varied {
-  std::string key;
-  std::vector<std::string> values;  // as --set takes them
-};
-
-Varied parse(const std::string& given) {
+VariedKey parse(const std::string& given) {
   const size_t equal = std::min(given.find('='), given.size());
   const auto values = config::list_items(given.substr(std::min(equal + 1, given.size())));
   FSDP_CHECK(equal > 0 && values,
@@ -40,11 +35,11 @@ std::string plain(std::string text) {
 }
 
 // The last part of each key, or the whole one where two keys end alike.
-std::vector<std::string> short_names(const std::vector<Varied>& all) {
+std::vector<std::string> short_names(const std::vector<VariedKey>& all) {
   const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::vector<std::string> names;
-  for (const Varied& each : all) {
-    const auto alike = std::count_if(all.begin(), all.end(), [&](const Varied& other) {
+  for (const VariedKey& each : all) {
+    const auto alike = std::count_if(all.begin(), all.end(), [&](const VariedKey& other) {
       return last(other.key) == last(each.key);
     });
     names.push_back(alike == 1 ? last(each.key) : each.key);
@@ -54,38 +49,46 @@ std::vector<std::string> short_names(const std::vector<Varied>& all) {
 
 }  // namespace
 
+std::vector<Combination> combinations_of(const std::vector<VariedKey>& keys,
+                                         const std::string& what) {
+  size_t count = 1;
+  for (const VariedKey& each : keys) {
+    count *= each.values.size();
+    FSDP_CHECK(count <= 10'000, "{}: more than 10,000 jobs", what);
+  }
+  const std::vector<std::string> names = short_names(keys);
+  std::vector<Combination> out(count);
+  for (size_t job = 0; job < count; ++job) {
+    auto& [name, values] = out[job];
+    size_t block = count;  // of jobs with one value of the key
+    for (size_t i = 0; i < keys.size(); ++i) {
+      block /= keys[i].values.size();
+      values.push_back(keys[i].values[job / block % keys[i].values.size()]);
+      name += (i > 0 ? "," : "") + names[i] + "=" + plain(values.back());
+    }
+    FSDP_CHECK(name.size() <= 200, "{}: the name of a directory would be longer than 200: {}", what,
+               name);
+  }
+  return out;
+}
+
 std::vector<Variation> variations_of(const std::vector<std::string>& given,
                                      const std::string& directory) {
-  std::vector<Varied> all;
-  size_t count = 1;
+  std::vector<VariedKey> keys;
   for (const std::string& text : given) {
-    const Varied& varied = all.emplace_back(parse(text));
-    for (size_t i = 0; i + 1 < all.size(); ++i) {
-      FSDP_CHECK(all[i].key != varied.key, "--vary {}: {} is varied twice", text, varied.key);
+    const VariedKey& varied = keys.emplace_back(parse(text));
+    for (size_t i = 0; i + 1 < keys.size(); ++i) {
+      FSDP_CHECK(keys[i].key != varied.key, "--vary {}: {} is varied twice", text, varied.key);
     }
-    count *= varied.values.size();
-    FSDP_CHECK(count <= 10'000, "--vary: more than 10,000 jobs");
   }
-  const std::vector<std::string> names = short_names(all);
   std::vector<Variation> out;
   std::set<std::string> directories;
-  for (size_t job = 0; job < count; ++job) {
-    Variation variation;
-    std::string name;
-    size_t block = count;  // of jobs with one value of the key
-    for (size_t i = 0; i < all.size(); ++i) {
-      const std::vector<std::string>& values = all[i].values;
-      block /= values.size();
-      const std::string& value = values[job / block % values.size()];
-      variation.push_back(all[i].key + "=" + value);
-      name += (i > 0 ? "," : "") + names[i] + "=" + plain(value);
-    }
+  for (const auto& [name, values] : combinations_of(keys, "--vary")) {
     FSDP_CHECK(directories.insert(name).second, "--vary: two jobs would have the directory {}/{}",
                directory, name);
-    FSDP_CHECK(name.size() <= 200, "--vary: the name of a directory would be longer than 200: {}",
-               name);
+    Variation& variation = out.emplace_back();
+    for (size_t i = 0; i < keys.size(); ++i) variation.push_back(keys[i].key + "=" + values[i]);
     variation.push_back(fmt::format("runtime.run_dir={}/{}", directory, name));
-    out.push_back(variation);
   }
   return out;
 }

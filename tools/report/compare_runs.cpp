@@ -2,6 +2,7 @@
 #include "tools/report/compare_runs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
@@ -20,44 +21,54 @@ std::set<std::string> keys_at(const Json& json, const std::string& path) {
   return out;
 }
 
-// What stands behind the value of a run that is not the first.
-using Change = std::string (*)(std::optional<double> first, std::optional<double> other);
+// What stands behind the value of a run that is not the first, on how many digits after the point
+// its row has. A first value of which the row shows one digit would give a factor without meaning.
+using Change = std::string (*)(std::optional<double> first, std::optional<double> other,
+                               int digits);
 
-bool comparable(std::optional<double> first, std::optional<double> other) {
-  return first && other && *first != 0;
+bool comparable(std::optional<double> first, std::optional<double> other, int digits) {
+  if (!first || !other || *first == 0) return false;
+  return digits == 0 || std::abs(*first) * std::pow(10, digits) >= 10;
 }
 
-std::string percent_of(std::optional<double> first, std::optional<double> other) {
-  if (!comparable(first, other) || *first == *other) return "";
+std::string percent_of(std::optional<double> first, std::optional<double> other, int digits) {
+  if (!comparable(first, other, digits) || *first == *other) return "";
   const double percent = 100 * (*other - *first) / *first;
-  return percent < 1000 ? fmt::format("{:>+10.1f} %", percent)
-                        : fmt::format("{:>12}", fmt::format("x {:.0f}", *other / *first));
+  return percent < 1000 ? fmt::format("{:>+.1f} %", percent)
+                        : fmt::format("x {:.0f}", *other / *first);
 }
 
-std::string factor_of(std::optional<double> first, std::optional<double> other) {
-  const std::string text = comparable(first, other) ? fmt::format("x {:.2f}", *other / *first) : "";
-  return fmt::format("{:>10}", text);
+std::string factor_of(std::optional<double> first, std::optional<double> other, int digits) {
+  if (!comparable(first, other, digits) || *other == 0) return "";
+  return fmt::format("x {:.2f}", *other / *first);
 }
 
+struct Row {
+  std::string name;
+  std::vector<std::string> values;   // of each run
+  std::vector<std::string> changes;  // of each but the first; none: the row has none
+};
+
+// Sections of rows, whose columns are as wide in all of them.
 class Table {
  public:
-  Table(const std::vector<FinishedRun>& runs)
+  explicit Table(const std::vector<FinishedRun>& runs)
       : runs_(runs), change_(runs.size() == 2 ? percent_of : factor_of) {}
 
-  // `scale`: what the numbers are multiplied with, of any run.
+  void add(Row row) { sections_.back().rows.push_back(std::move(row)); }
+  // `scale`: what the numbers are multiplied with, of any run. Without a row where all are 0.
   void row(const std::string& name, const std::string& path,
            const std::function<double(const Json&)>& scale, int digits) {
     std::vector<std::optional<double>> values;
     for (const FinishedRun& run : runs_) values.push_back(scaled(run.metrics, path, scale));
     if (std::all_of(values.begin(), values.end(), [](auto v) { return v.value_or(0) == 0; }))
       return;
-    text_ += fmt::format("  {:<34}", name);
+    Row row = {.name = name, .values = {}, .changes = {}};
     for (size_t i = 0; i < values.size(); ++i) {
-      text_ += fmt::format(" {:>13}", text_of(values[i], digits));
-      if (i > 0) text_ += change_(values[0], values[i]);
+      row.values.push_back(values[i] ? fmt::format("{:.{}f}", *values[i], digits) : "-");
+      if (i > 0) row.changes.push_back(change_(values[0], values[i], digits));
     }
-    text_.erase(text_.find_last_not_of(' ') + 1);
-    text_ += '\n';
+    add(std::move(row));
   }
   void rows_of_keys(const std::string& path, const std::string& rest,
                     const std::function<double(const Json&)>& scale, int digits) {
@@ -65,91 +76,103 @@ class Table {
     for (const FinishedRun& run : runs_) keys.merge(keys_at(run.metrics, path));
     for (const std::string& key : keys) row(key, path + "/" + key + rest, scale, digits);
   }
-  // Only printed when rows follow before the next one.
-  void title(const std::string& text) {
-    finish();
-    title_ = text;
-  }
-  std::string finish() {
-    if (!text_.empty()) done_ += title_ + "\n" + text_;
-    text_.clear();
-    return done_;
+  // Only printed when rows follow before the next one. "": no line.
+  void title(const std::string& text) { sections_.push_back({text, {}}); }
+  std::string text() const {
+    std::string out;
+    for (const Section& section : sections_) {
+      if (!section.rows.empty() && !section.title.empty()) out += section.title + "\n";
+      for (const Row& row : section.rows) out += text_of(row);
+    }
+    return out;
   }
 
  private:
+  struct Section {
+    std::string title;
+    std::vector<Row> rows;
+  };
+
   static std::optional<double> scaled(const Json& json, const std::string& path,
                                       const std::function<double(const Json&)>& scale) {
     const auto value = number_at(json, path);
     return value ? std::optional(*value * scale(json)) : std::nullopt;
   }
-  static std::string text_of(std::optional<double> value, int digits) {
-    return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+  // Of the longest text, but not narrower than `least`.
+  size_t width(size_t least, const std::function<const std::string*(const Row&)>& text) const {
+    for (const Section& section : sections_) {
+      for (const Row& row : section.rows) {
+        if (const std::string* const found = text(row)) least = std::max(least, width_of(*found));
+      }
+    }
+    return least;
+  }
+  std::string text_of(const Row& row) const {
+    const size_t change = runs_.size() == 2 ? 12 : 10;
+    std::string out =
+        "  " + padded(row.name, width(34, [](const Row& each) { return &each.name; }));
+    for (size_t i = 0; i < row.values.size(); ++i) {
+      const size_t wide = width(
+          13, [i](const Row& each) { return i < each.values.size() ? &each.values[i] : nullptr; });
+      out += " " + padded(row.values[i], wide, true);
+      const bool changes = i > 0 && (!row.changes.empty() || runs_.size() > 2);
+      if (changes) out += padded(row.changes.empty() ? "" : row.changes[i - 1], change, true);
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    return out + "\n";
   }
 
   const std::vector<FinishedRun>& runs_;
   Change change_;
-  std::string title_, text_, done_;
+  std::vector<Section> sections_;
 };
 
-std::string differing_settings(const std::vector<FinishedRun>& runs) {
+void add_differing_settings(const std::vector<FinishedRun>& runs, Table& table) {
   std::set<std::string> keys;
   for (const FinishedRun& run : runs) {
     for (const auto& [key, value] : run.settings) keys.insert(key);
   }
-  const auto value = [](const auto& settings, const std::string& key) {
-    const auto found = settings.find(key);
-    return found == settings.end() ? std::string("-") : found->second;
-  };
-  const int wide = runs.size() == 2 ? 0 : 10;  // of the factors of the rows below
-  std::string out;
+  bool any = false;
   for (const std::string& key : keys) {
-    std::string row = fmt::format("  {:<34}", key);
-    std::set<std::string> values;
-    for (size_t i = 0; i < runs.size(); ++i) {
-      const std::string text = value(runs[i].settings, key);
-      values.insert(text);
-      row += fmt::format(" {:>13}", text);
-      if (i > 0) row += std::string(static_cast<size_t>(wide), ' ');
+    Row row = {.name = key, .values = {}, .changes = {}};
+    for (const FinishedRun& run : runs) {
+      const auto found = run.settings.find(key);
+      row.values.push_back(found == run.settings.end() ? "-" : found->second);
     }
-    row.erase(row.find_last_not_of(' ') + 1);
-    if (values.size() > 1) out += row + "\n";
+    if (std::set(row.values.begin(), row.values.end()).size() == 1) continue;
+    table.add(std::move(row));
+    any = true;
   }
-  return "settings\n" + (out.empty() ? "  the same\n" : out);
+  if (!any) table.add({.name = "the same", .values = {}, .changes = {}});
 }
 
-// The names of the runs, and for three or more a line that numbers the columns.
+// The names of the runs.
 std::string head(const std::vector<std::filesystem::path>& folders) {
   if (folders.size() == 2) {
     return fmt::format("first:  {}\nsecond: {}\n", folders[0].string(), folders[1].string());
   }
-  std::string list, columns = fmt::format("  {:<34}", "x: factor to run 1");
+  std::string list;
   for (size_t i = 0; i < folders.size(); ++i) {
     list += fmt::format("{}: {}\n", i + 1, folders[i].string());
-    columns += fmt::format(" {:>13}{:>{}}", i + 1, "", i == 0 ? 0 : 10);
   }
-  columns.erase(columns.find_last_not_of(' ') + 1);
-  return list + columns + "\n";
+  return list;
 }
 
-}  // namespace
+double plain(const Json&) { return 1; }
+double mib(const Json&) { return 1.0 / (1 << 20); }
+double per_step(const Json& m) {
+  const double steps = number_at(m, "/steps").value_or(0);
+  return steps > 0 ? 1.0 / steps : 0.0;
+}
+double ms_per_step(const Json& m) { return 1000 * per_step(m); }
 
-std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
-  FSDP_CHECK(folders.size() >= 2, "compare: expected two run directories or more, got {}",
-             folders.size());
-  std::vector<FinishedRun> runs;
-  for (const std::filesystem::path& folder : folders) runs.push_back(read_finished_run(folder));
-  const auto plain = [](const Json&) { return 1.0; };
-  const auto mib = [](const Json&) { return 1.0 / (1 << 20); };
-  const auto per_step = [](const Json& m) {
-    const double steps = number_at(m, "/steps").value_or(0);
-    return steps > 0 ? 1.0 / steps : 0.0;
-  };
-  Table table(runs);
+void add_outcome(Table& table) {
   table.title("outcome");
   table.row("ranks", "/world_size", plain, 0);
   table.row("steps", "/steps", plain, 0);
   table.row("training loss", "/train_loss", plain, 4);
   table.row("validation loss", "/validation_loss", plain, 4);
+  table.row("s/step", "/step_time_s", per_step, 4);
   table.row("tokens/s", "/tokens_per_s", plain, 0);
   table.title("beside training, over all starts of a run");
   table.row("restarts", "/restarts", plain, 0);
@@ -157,24 +180,79 @@ std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
   table.row("until failures were noticed (s)", "/detection_s", plain, 1);
   table.row("restarts, to their first step (s)", "/restart_s", plain, 1);
   table.row("stall of saves, of their writing", "/save_stall_share", plain, 3);
+}
+
+void add_communication(Table& table) {
   table.title("collectives of rank 0: calls per step, evaluations included");
   table.rows_of_keys("/collectives", "/calls", per_step, 2);
   table.title("collectives of rank 0: MiB per step, evaluations included");
   table.rows_of_keys(
-      "/collectives", "/bytes", [&](const Json& m) { return mib(m) * per_step(m); }, 3);
+      "/collectives", "/bytes", [](const Json& m) { return mib(m) * per_step(m); }, 3);
   table.title("time of rank 0 not hidden by compute: ms per step, evaluations included");
-  const auto ms_per_step = [&](const Json& m) { return 1000 * per_step(m); };
   table.rows_of_keys("/communication/by_kind", "/exposed_s", ms_per_step, 3);
   table.row("each moment once", "/communication/exposed_s", ms_per_step, 3);
   table.row("compute", "/communication/compute_s", ms_per_step, 3);
+}
+
+void add_memory(Table& table) {
   table.title("peak memory of rank 0 (MiB)");
   table.rows_of_keys("/memory/ledger/by_category", "", mib, 2);
   table.row("all at once", "/memory/ledger/total", mib, 2);
+  const auto offloaded = [&](const std::string& path, const char* place) {
+    table.title(fmt::format("offloaded, {}: peak of rank 0 (MiB)", place));
+    table.rows_of_keys(path + "/by_category", "", mib, 2);
+    table.row("all at once", path + "/total", mib, 2);
+  };
+  offloaded("/memory/ledger_on_host", "on the host");
+  offloaded("/memory/ledger_in_file", "on disk");
+}
+
+std::vector<FinishedRun> read_runs(const std::vector<std::filesystem::path>& folders) {
+  FSDP_CHECK(folders.size() >= 2, "compare: expected two run directories or more, got {}",
+             folders.size());
+  std::vector<FinishedRun> runs;
+  for (const std::filesystem::path& folder : folders) runs.push_back(read_finished_run(folder));
+  return runs;
+}
+
+}  // namespace
+
+std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
+  const std::vector<FinishedRun> runs = read_runs(folders);
+  Table table(runs);
+  if (runs.size() > 2) {
+    table.title("");
+    Row numbers = {.name = "x: factor to run 1", .values = {}, .changes = {}};
+    for (size_t i = 1; i <= runs.size(); ++i) numbers.values.push_back(std::to_string(i));
+    table.add(std::move(numbers));
+  }
+  table.title("settings");
+  add_differing_settings(runs, table);
+  add_outcome(table);
+  add_communication(table);
+  add_memory(table);
   const bool traced = std::none_of(runs.begin(), runs.end(), [](const FinishedRun& run) {
     return run.metrics.value("communication", Json()).is_null();
   });
-  return head(folders) + differing_settings(runs) + table.finish() +
+  return head(folders) + table.text() +
          (traced ? "" : "not hidden by compute: only known of runs with runtime.trace\n");
+}
+
+CaseTable table_of_runs(const std::vector<std::filesystem::path>& folders,
+                        const std::vector<std::string>& columns) {
+  CaseTable table = {.columns = {}, .rows = {}, .baseline = ""};
+  const std::vector<std::string> usual = {"s_per_step",  "tokens_per_s",   "speed_up",
+                                          "peak_memory", "peak_predicted", "host_peak",
+                                          "disk_peak",   "train_loss",     "validation_loss"};
+  for (const std::string& name : columns.empty() ? usual : columns) {
+    table.columns.push_back(run_column(name));
+  }
+  for (FinishedRun& run : read_runs(folders)) {
+    const auto ranks = static_cast<int>(number_at(run.metrics, "/world_size").value_or(1));
+    table.rows.push_back({.name = run.folder.string(), .ranks = ranks, .runs = {std::move(run)}});
+  }
+  table.baseline = table.rows.front().name;
+  return table;
 }
 
 }  // namespace fsdp::tools

@@ -63,6 +63,21 @@ TEST_CASE("parent: the status is the job's") {
   CHECK(absent.run() == 78);
 }
 
+TEST_CASE("parent: the job's output is appended to files") {
+  const test::TempFolder folder;
+  Shell shell("echo said; echo wrong >&2");
+  shell.options.output = folder / "out";
+  shell.options.errors = folder / "err";
+  CHECK(shell.run() == 0);
+  shell.options.errors = folder / "out";
+  CHECK(shell.run() == 0);
+  CHECK(read_file(folder / "out") == "said\nsaid\nwrong\n");
+  CHECK(read_file(folder / "err") == "wrong\n");
+  shell.options.output = folder / "no/such/folder";
+  CHECK(test::contains(test::error_of([&] { keep_running(shell.options); }),
+                       "no/such/folder: cannot be written"));
+}
+
 TEST_CASE("parent: a job that crashes is started again, and told how often and since when") {
   const test::TempFolder folder;
   const std::string count = (folder / "count").string();

@@ -119,6 +119,43 @@ TEST_CASE("run comparison: three runs, with factors to the first") {
   CHECK(test::contains(error, "expected two run directories or more, got 1"));
 }
 
+TEST_CASE("run comparison: long names keep the columns straight, a factor to nothing is left out") {
+  const test::TempFolder folder;
+  RunSummary small = summary(10 << 20, 30'000), large = summary(10 << 20, 4 << 20);
+  large.host.peak[static_cast<size_t>(MemoryCategory::kOptimizerState)] = 3 << 20;
+  large.host.predictable_peak = 3 << 20;
+  const auto a = make_run(folder, "a", "data: {train: a/path/of/any/length.txt}\n", small);
+  const auto b = make_run(folder, "b", "data: {train: b.txt}\n", large);
+  const std::string text = compare_runs({a, b, b});
+  CAPTURE(text);
+  const auto end_of = [&](const std::string& row) {
+    const size_t begin = text.find("\n  " + row);
+    REQUIRE(begin != std::string::npos);
+    const std::string line = text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+    return line.find_first_of(' ', line.find_first_not_of(' ', 2 + row.size()));
+  };
+  CHECK(end_of("data.train ") == end_of("steps "));
+  CHECK(end_of("data.train ") == end_of("activation "));
+  CHECK(!test::contains(text, "x 139"));  // 0.03 MiB
+  CHECK(test::contains(text, "offloaded, on the host: peak of rank 0 (MiB)\n  all at once") ==
+        false);
+  CHECK(test::contains(text, "offloaded, on the host: peak of rank 0 (MiB)\n  optimizer state"));
+}
+
+TEST_CASE("run comparison: a row for each run, with columns") {
+  const test::TempFolder folder;
+  RunSummary half = summary(0, 0);
+  half.totals.step_time_s = 2;
+  const auto a = make_run(folder, "a", "x: 1\n", summary(0, 0));
+  const auto b = make_run(folder, "b", "x: 1\n", half);
+  const CaseTable table = table_of_runs({a, b}, {"s_per_step", "speed_up"});
+  CHECK(text_table(table).rows ==
+        std::vector<std::vector<std::string>>{{a.string(), "2", "0.4000", "1.00"},
+                                              {b.string(), "2", "0.2000", "2.00"}});
+  CHECK(table_of_runs({a, b}, {}).columns.size() == 9);
+  CHECK(test::contains(test::error_of([&] { table_of_runs({a}, {}); }), "two run directories"));
+}
+
 TEST_CASE("run comparison: what is not the directory of a run") {
   const test::TempFolder folder;
   const auto run = make_run(folder, "run", "train: {lr: 1}\n", summary(1, 1));

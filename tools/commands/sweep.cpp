@@ -1,0 +1,115 @@
+// fsdp sweep: the runs of an experiment, one after the other, and their table.
+// Read next: tools/sweep/README.md.
+#include <ctime>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "tools/commands/commands.h"
+#include "tools/launch/job_end.h"
+#include "tools/launch/launch.h"
+#include "tools/launch/shell.h"
+#include "tools/sweep/case_prediction.h"
+#include "tools/sweep/sweep_run.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct SweepCommandOptions {
+  std::string recipe;
+  std::vector<std::string> set;
+  std::string out;  // "": runs/sweep-NAME-TIME
+  std::string with = "local";
+  std::string hosts;
+  std::string rates;
+  bool dry_run = false;
+};
+
+Launcher launcher_of(const std::string& with) {
+  if (with == "mpirun") return Launcher::kMpirun;
+  return with == "srun" ? Launcher::kSrun : Launcher::kLocal;
+}
+
+// What makes the table again.
+std::string command_text(const SweepCommandOptions& options) {
+  std::vector<std::string> words = {"fsdp", "sweep", options.recipe};
+  for (const std::string& text : options.set) words.insert(words.end(), {"--set", text});
+  if (options.with != "local") words.insert(words.end(), {"--with", options.with});
+  if (!options.hosts.empty()) words.insert(words.end(), {"--hosts", options.hosts});
+  return shell_text(words);
+}
+
+std::string usual_folder(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  char text[32] = "";
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", ::localtime_r(&now, &parts));
+  return fmt::format("runs/sweep-{}-{}", name, text);
+}
+
+int run(const SweepCommandOptions& options) {
+  check_one_process("sweep");
+  Recipe recipe;
+  std::vector<SweepCase> cases;
+  SweepOptions sweep = {.out = options.out,
+                        .launcher = launcher_of(options.with),
+                        .program = std::filesystem::read_symlink("/proc/self/exe").string(),
+                        .command = command_text(options),
+                        .say = print_at_once};
+  try {
+    if (!options.hosts.empty()) sweep.hosts = parse_hosts(options.hosts);
+    recipe = read_recipe(options.recipe, options.set);
+    cases = cases_of(recipe);
+    if (options.dry_run) {
+      print_at_once(predicted_table(cases, options.rates));
+      return status::kDone;
+    }
+    if (options.out.empty()) sweep.out = usual_folder(recipe.name());
+    SweepFolder(sweep.out).settle(cases);
+  } catch (const Error& error) {
+    report_error(error.what());
+    return status::kMistake;
+  }
+  return run_sweep(recipe, cases, sweep);
+}
+
+}  // namespace
+
+void add_sweep_command(const Command& app, ChosenCommand& chosen) {
+  const auto options = std::make_shared<SweepCommandOptions>();
+  const Command command =
+      app.add_command("sweep", "several training runs, one after the other, and their table");
+  command
+      .add_option("recipe", options->recipe,
+                  "YAML: which runs, or a configuration of train (tools/sweep/README.md)")
+      .required()
+      .path()
+      .check(not_empty);
+  command.add_option("--set", options->set,
+                     "keys on top: train.lr=1e-4; with commas a run for each value: "
+                     "train.lr=1e-4,3e-4 ranks=1,2");
+  command
+      .add_option("--out", options->out,
+                  "folder of the runs and the table; the same again: goes on there (default: "
+                  "runs/sweep-NAME-TIME)")
+      .path()
+      .check(not_empty);
+  const Option with = command
+                          .add_option("--with", options->with,
+                                      "what starts the ranks: local (default: threads), mpirun, "
+                                      "srun")
+                          .one_of({"local", "mpirun", "srun"});
+  command.add_option("--hosts", options->hosts, "where mpirun starts them: a:4,b:4").needs(with);
+  const Option dry_run = command.add_flag(
+      "--dry-run", options->dry_run,
+      "prints the cases with the memory and time that they would take; runs nothing");
+  command
+      .add_option("--rates", options->rates,
+                  "file of rates for the predicted times, as of fsdp explain [a nominal A100]")
+      .path()
+      .check(not_empty)
+      .needs(dry_run);
+  command.when_chosen([&chosen, options] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace fsdp::tools

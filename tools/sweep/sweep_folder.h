@@ -1,0 +1,43 @@
+// The folder of a sweep: a folder for each case, with its configuration and its runs, and the
+// table. It says where a sweep goes on. Nothing is ever removed. Read next: sweep_run.h.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/report/case_table.h"
+#include "tools/sweep/sweep_cases.h"
+
+namespace fsdp::tools {
+
+class SweepFolder {
+ public:
+  explicit SweepFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  const std::filesystem::path& path() const { return folder_; }
+  std::filesystem::path config_of(const SweepCase& each) const;
+  // `run`: from 1.
+  std::filesystem::path run_of(const SweepCase& each, int run) const;
+  std::filesystem::path log_of(const SweepCase& each, int run) const;
+  // What fsdp eval has found, and what it has said.
+  std::filesystem::path evaluation_of(const SweepCase& each, int run) const;
+  std::filesystem::path evaluation_log_of(const SweepCase& each, int run) const;
+
+  // Writes the configurations of the cases, once all of them are found to be new, or the ones that
+  // the folder has already. Else an error that names the first key that differs.
+  void settle(const std::vector<SweepCase>& cases) const;
+  // A run that has ended with status 0; with the evaluation, where there is one, in its metrics.
+  std::optional<FinishedRun> finished(const SweepCase& each, int run) const;
+  // table.md, table.csv and table.json. `command`: makes the table again.
+  void write_table(const CaseTable& table, const std::string& title, const std::string& question,
+                   const std::string& command) const;
+
+ private:
+  std::filesystem::path part(const SweepCase& each, int run, const std::string& ending) const;
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace fsdp::tools

@@ -1,0 +1,259 @@
+// Contract: tools/sweep/sweep_run.h.
+#include "tools/sweep/sweep_run.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tools/jobs/parent.h"
+#include "tools/launch/interrupt.h"
+#include "tools/launch/status.h"
+#include "tools/report/progress.h"
+#include "tools/sweep/case_prediction.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether the ranks of a run had to share cores of this machine; where GPUs compute they may.
+bool shares_cores(const FinishedRun& run, int cores) {
+  const Json* const gpu = run.metrics.find("gpu");
+  if (gpu && !gpu->is_null()) return false;
+  size_t most = 0;
+  for (const Json& host : run.metrics.at("hosts")) most = std::max(most, host.at("ranks").size());
+  return most > static_cast<size_t>(cores);
+}
+
+class Sweep {
+ public:
+  Sweep(const Recipe& recipe, const std::vector<SweepCase>& cases, const SweepOptions& options)
+      : recipe_(recipe), cases_(cases), options_(options), folder_(options.out) {
+    table_.columns = columns_of(recipe, cases);
+    table_.baseline = recipe.baseline.empty() ? cases.front().name : recipe.baseline;
+    cores_ = this_host({.launcher = Launcher::kLocal}).cores;
+    for (const SweepCase& each : cases) {
+      CaseRow& row = table_.rows.emplace_back(
+          CaseRow{.name = each.name, .status = CaseStatus::kOpen, .ranks = each.ranks});
+      if (each.full_size) row.known = predict_full_size(*each.full_size);
+      for (int run = 1; run <= recipe.repeat; ++run) take(each, run, row);
+    }
+  }
+
+  int run() {
+    const SignalsWait signals_wait;  // they are the running job's
+    write_table();
+    open_ = to_do();
+    for (int run = 1; run <= recipe_.repeat; ++run) {
+      for (size_t i = 0; i < cases_.size(); ++i) {
+        if (!is_open(i, run)) continue;
+        const int stopped = run_once(i, run);
+        write_table();
+        if (stopped != 0) {
+          options_.say("interrupted; the same command with --out " + folder_.path().string() +
+                       " goes on");
+          return stopped;
+        }
+      }
+    }
+    const bool failed = std::any_of(table_.rows.begin(), table_.rows.end(), [](const CaseRow& row) {
+      return row.status == CaseStatus::kFailed;
+    });
+    return failed ? status::kFailed : status::kDone;
+  }
+
+  const CaseTable& table() const { return table_; }
+
+ private:
+  // A run that has ended becomes a part of its row.
+  bool take(const SweepCase& each, int run, CaseRow& row) {
+    std::optional<FinishedRun> done = folder_.finished(each, run);
+    if (!done || (!recipe_.evaluate.empty() && !done->metrics.contains("evaluation"))) return false;
+    row.oversubscribed = shares_cores(*done, cores_);
+    if (number_at(done->metrics, "/restarts").value_or(0) > 0) {
+      row.notes.push_back(fmt::format("run {} was broken off and went on", run));
+    }
+    row.runs.push_back(std::move(*done));
+    row.status = CaseStatus::kRan;
+    return true;
+  }
+
+  bool is_open(size_t i, int run) const {
+    const CaseStatus status = table_.rows[i].status;
+    if (status == CaseStatus::kRefused || status == CaseStatus::kFailed) return false;
+    const fs::path folder = folder_.run_of(cases_[i], run);
+    return std::none_of(table_.rows[i].runs.begin(), table_.rows[i].runs.end(),
+                        [&](const FinishedRun& done) { return done.folder == folder; });
+  }
+
+  int to_do() const {
+    int count = 0;
+    for (int run = 1; run <= recipe_.repeat; ++run) {
+      for (size_t i = 0; i < cases_.size(); ++i) count += is_open(i, run);
+    }
+    return count;
+  }
+
+  // 0, or the status of the sweep where a signal has asked it to stop.
+  int run_once(size_t i, int run) {
+    const SweepCase& each = cases_[i];
+    CaseRow& row = table_.rows[i];
+    const auto begin = std::chrono::steady_clock::now();
+    JobResult result;
+    if (!folder_.finished(each, run)) result = train(each, run);
+    if (result.status == status::kDone && !recipe_.evaluate.empty() && result.asked == 0) {
+      result = evaluate(each, run);
+    }
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    ++runs_;
+    if (result.status == status::kDone && take(each, run, row)) {
+      say_progress(row, run, figures(row));
+    } else if (result.asked == 0) {
+      end_badly(each, run, result.status, row);
+      say_progress(
+          row, run,
+          fmt::format("{}: {}", name_of(row.status), row.reason.substr(0, row.reason.find('\n'))));
+    }
+    if (result.asked == 0) return 0;
+    return result.status == status::kDone ? status_after(result.asked) : result.status;
+  }
+
+  JobResult train(const SweepCase& each, int run) const {
+    const std::vector<std::string> words = {
+        "train",
+        "--config",
+        folder_.config_of(each).string(),
+        "--set",
+        "runtime.run_dir=" + Json(folder_.run_of(each, run).string()).dump(),
+        "--resume",
+        "auto"};
+    return start(each, words, folder_.log_of(each, run), folder_.log_of(each, run));
+  }
+
+  JobResult evaluate(const SweepCase& each, int run) const {
+    std::vector<std::string> words = {"eval", (folder_.run_of(each, run) / "model").string()};
+    words.insert(words.end(), recipe_.evaluate.begin(), recipe_.evaluate.end());
+    words.emplace_back("--json");
+    const fs::path file = folder_.evaluation_of(each, run);
+    const fs::path unfinished = file.string() + ".unfinished";
+    fs::remove(unfinished);
+    const JobResult result = start(each, words, unfinished, folder_.evaluation_log_of(each, run));
+    if (result.status == status::kDone) fs::rename(unfinished, file);
+    return result;
+  }
+
+  JobResult start(const SweepCase& each, const std::vector<std::string>& words,
+                  const fs::path& output, const fs::path& errors) const {
+    return run_job({.job = {.launcher = options_.launcher,
+                            .ranks = each.ranks,
+                            .hosts = options_.hosts,
+                            .program = options_.program,
+                            .arguments = words},
+                    .restarts = {},
+                    .run_directory = {},
+                    .output = output,
+                    .errors = errors,
+                    .say = options_.say});
+  }
+
+  void end_badly(const SweepCase& each, int run, int status, CaseRow& row) const {
+    const bool evaluated = folder_.finished(each, run).has_value();
+    const fs::path log =
+        evaluated ? folder_.evaluation_log_of(each, run) : folder_.log_of(each, run);
+    const std::string said = is_there(log) ? reason_in(read_file(log)) : "";
+    row.status = status == status::kDoesNotFit ? CaseStatus::kRefused : CaseStatus::kFailed;
+    row.reason = row.status == CaseStatus::kRefused
+                     ? said
+                     : fmt::format("status {}: {} ({})", status, said, log.string());
+  }
+
+  std::string figures(const CaseRow& row) const {
+    CaseRow last = row;
+    last.runs = {row.runs.back()};
+    std::vector<std::string> texts;
+    for (const RunColumn& column : table_.columns) {
+      const std::string text = cell_of(table_, last, column);
+      if (text != "-" && texts.size() < 4) texts.push_back(fmt::format("{} {}", column.head, text));
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
+  }
+
+  void say_progress(const CaseRow& row, int run, const std::string& text) const {
+    const int left = to_do();
+    const double ahead = seconds_ / runs_ * left;
+    options_.say(
+        fmt::format("{}/{} {}{}: {}{}", open_ - left, open_, row.name,
+                    recipe_.repeat > 1 ? fmt::format(", run {}", run) : "", text,
+                    left > 0 ? fmt::format("; about {} to go", format_duration(ahead)) : ""));
+  }
+
+  void write_table() const {
+    folder_.write_table(table_, recipe_.name(), recipe_.question, options_.command);
+  }
+
+  const Recipe& recipe_;
+  const std::vector<SweepCase>& cases_;
+  const SweepOptions& options_;
+  SweepFolder folder_;
+  CaseTable table_;
+  int cores_ = 1;
+  int open_ = 0;        // runs that there were to do
+  int runs_ = 0;        // done by this process
+  double seconds_ = 0;  // that they took
+};
+
+}  // namespace
+
+std::vector<RunColumn> columns_of(const Recipe& recipe, const std::vector<SweepCase>& cases) {
+  std::vector<std::string> names = recipe.columns;
+  if (names.empty()) {
+    names = {"s_per_step", "tokens_per_s", "peak_memory", "peak_predicted", "train_loss"};
+    const bool same_ranks = std::all_of(cases.begin(), cases.end(), [&](const SweepCase& each) {
+      return each.ranks == cases.front().ranks;
+    });
+    if (!same_ranks) names.insert(names.end(), {"speed_up", "efficiency"});
+  }
+  std::vector<RunColumn> out;
+  for (const std::string& name : names) out.push_back(run_column(name));
+  return out;
+}
+
+int run_sweep(const Recipe& recipe, const std::vector<SweepCase>& cases,
+              const SweepOptions& options) {
+  Sweep sweep(recipe, cases, options);
+  const int status = sweep.run();
+  options.say("");
+  options.say(side_by_side(text_table(sweep.table())));
+  for (const std::string& note : notes_of(sweep.table())) options.say(note);
+  options.say(
+      fmt::format("{}: also as table.csv and table.json", (options.out / "table.md").string()));
+  return status;
+}
+
+std::string reason_in(const std::string& log) {
+  std::string reason, last;
+  bool inside = false;  // of an error of several lines
+  for (size_t begin = 0; begin < log.size();) {
+    const size_t end = std::min(log.find('\n', begin), log.size());
+    const std::string line = log.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find_first_not_of(' ') == std::string::npos) continue;
+    last = line;
+    if (line.starts_with("fsdp: ") && !line.starts_with("fsdp: note: ")) {
+      reason = line.substr(6);
+      inside = true;
+    } else if (inside && line.starts_with("  ")) {
+      reason += "\n" + line;
+    } else {
+      inside = false;
+    }
+  }
+  return reason.empty() ? last : reason;
+}
+
+}  // namespace fsdp::tools
