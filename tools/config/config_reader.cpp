@@ -37,8 +37,7 @@ struct Source {
   bool has_several_values() const { return !has_lines && raw.find(',') != std::string::npos; }
 };
 
-constexpr const char* kSweepHint =
-    "; a run has one value of a key: for a sweep, start one run for each";
+constexpr const char* kSweepHint = "; a run has one value of a key: fsdp sweep takes several";
 
 std::string text_of(const YAML::Node& node) {
   if (node.IsNull()) return "nothing";

@@ -7,7 +7,6 @@
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_view.h"
 #include "tools/predict/rates_file.h"
-#include "tools/report/progress.h"
 #include "tools/report/run_columns.h"
 #include "tools/report/text_table.h"
 #include "tools/train/train_data.h"
@@ -33,9 +32,9 @@ constexpr double kMiB = 1 << 20;
 std::string mib(size_t bytes) { return text_of(static_cast<double>(bytes) / kMiB, 2); }
 
 // Of all steps; epochs are as long as the text.
-std::string duration_of(const config::TrainConfig& config, double step_ms) {
+std::string seconds_of(const config::TrainConfig& config, double step_ms) {
   if (config.train.epochs > 0) return "-";
-  return format_duration(step_ms * static_cast<double>(config.train.steps) / 1000);
+  return text_of(step_ms * static_cast<double>(config.train.steps) / 1000, 2);
 }
 
 // Of the rank that takes most.
@@ -72,14 +71,14 @@ CasePrediction predict_case(const config::TrainConfig& config, int ranks,
 
 std::string predicted_table(const std::vector<SweepCase>& cases, const std::string& rates_file) {
   TextTable table = {.heads = {"case", "ranks", "device (MiB)", "host (MiB)", "disk (MiB)", "fits",
-                               "ms/step", "all steps"},
+                               "ms/step", "all steps (s)"},
                      .rows = {}};
   std::string notes, machine;
   for (const SweepCase& each : cases) {
     const CasePrediction said = predict_case(each.config, each.ranks, rates_file);
     table.rows.push_back({each.name, std::to_string(each.ranks), mib(said.device), mib(said.host),
                           mib(said.file), said.refusal.empty() ? "yes" : "no",
-                          text_of(said.step_ms, 2), duration_of(each.config, said.step_ms)});
+                          text_of(said.step_ms, 2), seconds_of(each.config, said.step_ms)});
     if (!said.refusal.empty()) notes += fmt::format("{}: {}\n", each.name, said.refusal);
     if (each.full_size) notes += each.name + ": " + full_size_text(*each.full_size);
     machine = said.machine;

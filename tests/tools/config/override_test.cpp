@@ -22,7 +22,7 @@ TEST_CASE("a sweep or a new key is no override") {
                             "fsdp.strategy=full_shard,no_shard", "model.rope_theta=1,2"}) {
     CAPTURE(sweep);
     CHECK(test::contains(refusal("", {sweep}),
-                         "; a run has one value of a key: for a sweep, start one run for each"));
+                         "; a run has one value of a key: fsdp sweep takes several"));
   }
   CHECK(refusal("", {"train.lr=1;2"}) ==
         "--set train.lr=1;2: train.lr: expected a number, got \"1;2\"");
