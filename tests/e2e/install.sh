@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A program of one's own on the engine: tools/examples/train.cpp trains a sharded model, on ranks as
-# threads and as processes with the same losses; installed, the engine is found by a project outside
-# of this build, whose program does the same.
+# threads and as processes with the same losses; accumulation.cpp and gradient_norm.cpp show a mistake
+# beside what is right; installed, the engine is found by a project outside of this build, whose
+# program does the same.
 # Environment: FSDP the program, beside what was built with it; SOURCE the repository; MPIRUN.
 source "$(dirname "$0")/../support/e2e.sh"
 build=$(dirname "$FSDP")
@@ -22,6 +23,16 @@ if [ -n "${MPIRUN:-}" ]; then
   $MPIRUN -n 3 "$build/example_train" mpi >mpi.3 || fail "mpirun example_train ended with $?"
   cmp -s <(losses own.3) <(losses mpi.3) || fail "mpirun: other losses than ranks as threads"
 fi
+
+# ---- a mistake beside what is right ----------------------------------------------------------------
+# distinct FILE COLUMN: how many numbers there are in a column of a table by 1, 2 and 4 micro-steps or ranks
+distinct() { awk -v column="$2" '/^[124] / { print $column }' "$1" | sort -u | wc -l; }
+"$build/example_accumulation" >accumulation || fail "example_accumulation ended with $?"
+[ "$(distinct accumulation 3) $(distinct accumulation 5) $(distinct accumulation 7)" = "1 3 3" ] ||
+  fail "norms of one step in 1, 2 and 4 micro-steps: $(cat accumulation)"
+"$build/example_gradient_norm" >gradient_norm || fail "example_gradient_norm ended with $?"
+[ "$(distinct gradient_norm 2) $(distinct gradient_norm 3) $(distinct gradient_norm 4)" = "1 1 3" ] ||
+  fail "losses on 1, 2 and 4 ranks: $(cat gradient_norm)"
 
 # ---- installed -----------------------------------------------------------------------------------
 cmake --install "$build" --prefix "$scratch/prefix" >install.log || { fail "install"; tail install.log; }
