@@ -15,6 +15,7 @@
 #include "tools/launch/status.h"
 #include "tools/report/progress.h"
 #include "tools/sweep/case_prediction.h"
+#include "tools/train/data_paths.h"
 
 namespace fsdp::tools {
 namespace {
@@ -137,7 +138,9 @@ class Sweep {
 
   JobResult evaluate(const SweepCase& each, int run) const {
     std::vector<std::string> words = {"eval", (folder_.run_of(each, run) / "model").string()};
-    words.insert(words.end(), recipe_.evaluate.begin(), recipe_.evaluate.end());
+    for (const std::string& word : recipe_.evaluate) {
+      words.push_back(resolve_path(word, recipe_.file));  // the task's files may lie beside it
+    }
     words.emplace_back("--json");
     const fs::path file = folder_.evaluation_of(each, run);
     const fs::path unfinished = file.string() + ".unfinished";

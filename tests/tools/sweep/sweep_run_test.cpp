@@ -88,15 +88,18 @@ TEST_CASE("sweep run: goes on with what is not done; a refusal alone is no failu
   CHECK(sweep.row(0).at("status") == "ran");
 }
 
-TEST_CASE("sweep run: evaluates the model of a run, once") {
+TEST_CASE("sweep run: evaluates the model of a run, once, with files beside the recipe") {
   Sweep sweep;
-  sweep.recipe.evaluate = {"--task", "squad"};
+  sweep.recipe.file = sweep.folder / "recipe.yaml";
+  sweep.folder.write("dev.json", "{}");
+  sweep.recipe.evaluate = {"--task", "squad", "--data", "dev.json"};
   sweep.recipe.columns = {"f1"};
   sweep.add("good", "");
   CHECK(sweep.run() == 0);
   CHECK(sweep.row(0).at("median").at("f1") == 40);
-  CHECK(
-      test::contains(read_file(sweep.folder / "calls"), "/good/run1/model --task squad --json\n"));
+  CHECK(test::contains(read_file(sweep.folder / "calls"), "/good/run1/model --task squad --data " +
+                                                              (sweep.folder / "dev.json").string() +
+                                                              " --json\n"));
   std::filesystem::remove(sweep.folder / "out/good/run1.eval.json");
   CHECK(sweep.run() == 0);
   CHECK(sweep.calls() == 3);  // the run itself is done
