@@ -10,8 +10,8 @@ all=(chess bloom-squad pythia-wikitext mistral-alpaca fairseq-13b)
 commands_of() {
   case $1 in
     chess) cat <<'END'
-# CodeLlama-7B: 13 GB; ask for access on the page of the model first. The games: 2.7 GB a file.
-huggingface-cli download codellama/CodeLlama-7b-hf --local-dir codellama/CodeLlama-7b-hf
+# CodeLlama-7B: 13 GB. The games are large; of a file of Parquet fsdp train prints the command that makes rows of JSON.
+huggingface-cli download codellama/CodeLlama-7b-hf --local-dir codellama/CodeLlama-7b-hf --include '*.json' '*.safetensors'
 huggingface-cli download laion/strategic_game_chess --repo-type dataset --local-dir strategic_game_chess
 END
       ;;
