@@ -57,6 +57,13 @@ done
 "$FSDP" compare o/one/run1 o/fsdp/run1 --columns speed_up,/memory/ledger/total --markdown >out &&
   grep -q '^| o/fsdp/run1 |' out || fail "compare: $(cat out)"
 
+# ---- the batch doubled until it does not fit, without recompute and with it ----------------------------
+sweep base.yaml --set train.recompute.mode=none,full train.batch=32,64 runtime.memory_limit=4500000 --out d ||
+  fail "a refusal alone is no failure: $(cat out err)"
+for each in none,batch=32:ran none,batch=64:refused full,batch=32:ran full,batch=64:ran; do
+  [ "$(cell d mode=${each%:*} status)" = ${each#*:} ] || fail "the largest batch: $each: $(cat d/table.csv)"
+done
+
 # ---- a configuration and commas: Hydra's sweep; broken off, and going on ------------------------------
 grid=(base.yaml --set train.lr=1e-4,3e-4 train.seed=1,2 train.steps=100000 data.synthetic_rows=400000 --out g)
 "$FSDP" sweep "${grid[@]}" >out 2>err &

@@ -42,8 +42,9 @@ GivenKeys merged(const Layers& layers) {
 
 config::TrainConfig configuration(const Recipe& recipe, const Layers& layers) {
   std::vector<config::Override> overrides;
+  int layer = 0;  // a key of a sweep has one of its own
   for (const auto& [key, given] : merged(layers)) {
-    if (key != "ranks") overrides.emplace_back(key + "=" + given.value, given.place);
+    if (key != "ranks") overrides.emplace_back(key + "=" + given.value, given.place, ++layer);
   }
   std::string base;
   if (recipe.is_configuration) base = read_file(recipe.file);

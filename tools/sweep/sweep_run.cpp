@@ -41,6 +41,7 @@ class Sweep {
     for (const SweepCase& each : cases) {
       CaseRow& row = table_.rows.emplace_back(
           CaseRow{.name = each.name, .status = CaseStatus::kOpen, .ranks = each.ranks});
+      row.notes = each.config.notes;
       if (each.full_size) row.known = predict_full_size(*each.full_size);
       for (int run = 1; run <= recipe.repeat; ++run) take(each, run, row);
     }

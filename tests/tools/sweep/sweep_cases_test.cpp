@@ -71,6 +71,21 @@ cases:
   CHECK(folder.cases(kBase).at(0).name == "r");
 }
 
+TEST_CASE("sweep cases: a key that has no effect in one of them is left out there, with a note") {
+  const Folder folder;
+  const auto cases = folder.cases(R"(question: why?
+include: base.yaml
+set: {fsdp.prefetch_depth: 2, fsdp.units_in_flight: 3}
+ranks: 2
+grid: {fsdp.strategy: [no_shard, full_shard]}
+)");
+  REQUIRE(cases.size() == 2);
+  CHECK(cases[0].config.fsdp.prefetch_depth == 1);
+  CHECK(!cases[0].config.notes.empty());
+  CHECK(cases[1].config.fsdp.prefetch_depth == 2);
+  CHECK(cases[1].config.notes.empty());
+}
+
 TEST_CASE("sweep cases: paths hold in any folder") {
   const Folder folder;
   folder.write("text.txt", "some text that is trained");
