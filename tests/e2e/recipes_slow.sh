@@ -114,9 +114,7 @@ sweep mistral-alpaca/lora
 close LoRA-DDP LoRA-FSDP train_loss 1e-6
 less LoRA-FSDP whole-FSDP full_size_peak
 less LoRA-FSDP LoRA-DDP full_size_peak
-for file in run_args metrics; do
-  grep -q '"model": ".*base-model"' mistral-alpaca-lora/LoRA-DDP/run1/$file.json || fail "$file.json: no folder of the model"
-done
+grep -q '"model": ".*base-model"' mistral-alpaca-lora/LoRA-DDP/run1/run_args.json || fail "run_args.json: no folder of the model"
 sweep mistral-alpaca/synthetic
 for ranks in 1 2 4; do
   holds "(l - log(1000))^2 < 0.16" "l=$(cell steps=1,ranks=$ranks train_loss)"
