@@ -1,5 +1,6 @@
 // The file that sbatch takes, and what its shell does with signals and statuses. In a queue:
 // tests/e2e/slurm_slow.sh.
+// Requirements: S0.11.
 #include "tools/jobs/slurm_script.h"
 
 #include <doctest/doctest.h>
