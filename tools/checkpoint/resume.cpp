@@ -417,6 +417,9 @@ void refuse_foreign(const fs::path& folder) {
 std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after) {
   config::TrainConfig copy_before = before, copy_after = after;  // options refer to members
+  for (config::TrainConfig* each : {&copy_before, &copy_after}) {
+    each->data.pad = each->data.padded_on();  // runs of before padding_side was read have it
+  }
   const auto old_options = config::options(copy_before), options = config::options(copy_after);
   std::vector<ConfigChange> changes;
   for (size_t i = 0; i < options.size(); ++i) {

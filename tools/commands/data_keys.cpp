@@ -34,7 +34,9 @@ config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<confi
   all.insert(all.end(), more.begin(), more.end());
   config::TrainConfig config = config::read_config(keys.config, all);
   for (const std::string& text : config.notes) note(text);
+  const std::optional<data::PadSide> side = config.data.pad;
   for (const std::string& text : resolve_paths(config, keys.config)) note(text);
+  config.data.pad = side;  // where it is open, TrainData asks the tokenizer that it gets
   return config;
 }
 

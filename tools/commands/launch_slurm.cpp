@@ -49,6 +49,7 @@ config::TrainConfig configuration(const SlurmOptions& options, const Variation& 
 // What the job trains is checked now, and not when it has waited for a day.
 void settle_training(SlurmOptions& options) {
   const config::TrainConfig config = configuration(options, {});
+  for (const std::string& note : config.notes) say("note: " + note);
   const std::string directory = config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "launch slurm: needs runtime.run_dir, the folder that the run goes on in");

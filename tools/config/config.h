@@ -361,7 +361,8 @@ struct Override {
 // key, what was expected and what was there; for an unknown key the nearest known one. Of two --set
 // that give a key different values the last one counts, which is a note; other overrides that do
 // are an error. An empty `yaml_file` reads nothing: defaults and overrides. `include` at the top of
-// a file names files beside it that are read first.
+// a file names files beside it that are read first. A model that one of these layers names
+// (model.path, model.preset) takes the place of the sizes that layers below it give.
 // Each file, and each layer of overrides, is a layer. A key that cannot have an effect is an error.
 // Where another layer takes its effect away, the key has its default and there is a note
 // (effects.h).

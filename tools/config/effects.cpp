@@ -20,9 +20,9 @@ void Effects::add_layer(const TrainConfig& all, const TrainConfig& alone, LayerK
     const bool had = !lost || kind == LayerKind::kSweep ||
                      (kind == LayerKind::kFile && !by_itself.contains(key));
     if (had) {
-      had_.insert(key);
+      never_.erase(key);
     } else {
-      had_.erase(key);
+      never_.insert(key);
     }
     if (lost) lost_by_[key] = "";
   }
@@ -30,13 +30,10 @@ void Effects::add_layer(const TrainConfig& all, const TrainConfig& alone, LayerK
 
 void Effects::look(const TrainConfig& all, const std::string& by) {
   const std::set<std::string> lost = without_effect(all);
-  for (const std::string& key : had_) {
-    if (lost.contains(key)) {
-      lost_by_.try_emplace(key, by);
-    } else {
-      lost_by_.erase(key);
-    }
-  }
+  const auto has_effect = [&](const auto& item) { return !lost.contains(item); };
+  std::erase_if(never_, has_effect);
+  std::erase_if(lost_by_, [&](const auto& item) { return has_effect(item.first); });
+  for (const std::string& key : lost) lost_by_.try_emplace(key, by);
 }
 
 std::string Effects::lost_by(const std::string& key) const {

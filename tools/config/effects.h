@@ -19,17 +19,17 @@ class Effects {
  public:
   // A layer was read. `all`: with the layers below it. `alone`: the same keys over the defaults.
   void add_layer(const TrainConfig& all, const TrainConfig& alone, LayerKind kind);
-  // Keys that have lost their effect since the last call have lost it by what was read meanwhile:
-  // `by` is a file, or what was typed.
+  // What was read meanwhile has given keys their effect, or taken it away: `by` is a file, or what
+  // was typed.
   void look(const TrainConfig& all, const std::string& by);
 
-  // Whether the key had an effect where it was written.
-  bool had_effect(const std::string& key) const { return had_.contains(key); }
+  // Whether the key had an effect where it was written, or by a layer above.
+  bool had_effect(const std::string& key) const { return !never_.contains(key); }
   // What took the effect away; "": a layer below the one of the key.
   std::string lost_by(const std::string& key) const;
 
  private:
-  std::set<std::string> had_;
+  std::set<std::string> never_;  // had an effect
   std::map<std::string, std::string> lost_by_;
 };
 

@@ -13,6 +13,7 @@
 #include "tools/config/step_shape.h"
 #include "tools/data/beyond_vocabulary.h"
 #include "tools/data/bigram.h"
+#include "tools/data/padding_side.h"
 #include "tools/data/text_files.h"
 #include "tools/data/text_format.h"
 #include "tools/launch/launch.h"
@@ -142,6 +143,9 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
            what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what) : what);
     }
     padding_ = data::padding_below(rows_of_table(config), *tokenizer_);
+    if (config_.data.pads() && !config_.data.pad) {
+      config_.data.pad = data::padding_side_of(tokenizer_name_);
+    }
   });
   if (before_text) before_text(*tokenizer_);
   if (!config.data.is_tokens()) open_texts(world);

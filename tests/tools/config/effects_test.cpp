@@ -30,8 +30,7 @@ TEST_CASE(
   const TrainConfig c = files.read(yaml, {"fsdp.strategy=no_shard"});
   CHECK(c.fsdp.forward_prefetch);
   CHECK(c.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPre);
-  CHECK(c.left_out ==
-        std::vector<std::string>{"fsdp.forward_prefetch", "fsdp.backward_prefetch"});
+  CHECK(c.left_out == std::vector<std::string>{"fsdp.forward_prefetch", "fsdp.backward_prefetch"});
   REQUIRE(c.notes.size() == 1);
   CHECK(c.notes[0] ==
         "no effect with strategy: no_shard (--set fsdp.strategy=no_shard), and left out: "
@@ -77,6 +76,24 @@ TEST_CASE("files that are included take each other's effects, in either order") 
   CHECK(notes("include: [prefetch.yaml, ddp.yaml]\nfsdp: {strategy: full_shard}\n").empty());
 }
 
+TEST_CASE("a key that has its effect from one layer, and loses it by another") {
+  const Files files;
+  files.folder.write("terms.yaml", "lora: {alpha: 16}\n");
+  files.folder.write("rank.yaml", "lora: {r: 8}\n");
+  const std::string yaml = "include: [terms.yaml, rank.yaml]\n";
+  CHECK(files.read(yaml).notes.empty());
+  CHECK(files.read(yaml, {"lora.r=0"}).notes ==
+        std::vector<std::string>{"no effect without lora.r (--set lora.r=0), and left out: "
+                                 "lora.alpha: 16 (" +
+                                 files.path("terms.yaml") + ":1)"});
+  files.folder.write("groups.yaml", "fsdp: {shard_size: 2}\n");
+  const TrainConfig c = files.read("include: groups.yaml\nfsdp: {strategy: hybrid_shard}\n",
+                                   {"fsdp.strategy=no_shard"});
+  CHECK(c.left_out == std::vector<std::string>{"fsdp.shard_size"});
+  CHECK(files.refusal("include: terms.yaml\n") ==
+        files.path("terms.yaml") + ":1: lora.alpha: 16 has no effect without lora.r");
+}
+
 TEST_CASE("a key that is left out may be what another key needs") {
   const Files files;
   const TrainConfig c = files.read(
@@ -86,6 +103,29 @@ TEST_CASE("a key that is left out may be what another key needs") {
   CHECK(c.fsdp.prefetch_depth == 1);
   CHECK(c.checkpoint.best == BestMetric::kNone);
   CHECK(!c.checkpoint.load_best);
+}
+
+TEST_CASE("a model of another layer takes the place of the sizes below it; its own count") {
+  const Files files;
+  const std::string yaml = "model: {model_type: llama, hidden_size: 64, layers: 2, dropout: 0.5}\n";
+  const std::string place = files.path("run.yaml") + ":1";
+  TrainConfig c = files.read(yaml, {"model.path=folder", "model.layers=3"});
+  CHECK(c.model.model_type.empty());
+  CHECK(c.model.hidden_size == 0);
+  CHECK(c.model.layers == 3);
+  CHECK(c.model.dropout == 0.5);
+  CHECK(c.notes ==
+        std::vector<std::string>{"model.path (--set model.path=folder) takes the place of "
+                                 "model.model_type (" +
+                                 place + "), model.hidden_size (" + place + ")"});
+  c = files.read("model: {path: folder}\n", {"model.preset=gpt2-124m"});
+  CHECK(c.model.path.empty());
+  CHECK(c.model.preset == "gpt2-124m");
+  // One layer says both: sizes override a preset's.
+  c = files.read("model: {preset: gpt2-124m, layers: 2}\n");
+  CHECK(c.model.layers == 2);
+  CHECK(c.notes.empty());
+  CHECK(files.read(yaml, {"model.path="}).model.hidden_size == 64);
 }
 
 TEST_CASE("layers of overrides, as a sweep has them") {
