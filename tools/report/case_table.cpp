@@ -157,10 +157,13 @@ std::vector<std::string> notes_of(const CaseTable& table) {
 Json json_of(const CaseTable& table) {
   Json out = Json::array();
   for (const CaseRow& row : table.rows) {
-    Json values = Json::object(), middles = Json::object(), spreads = Json::object();
+    Json heads = Json::object(), cells = Json::object(), values = Json::object(),
+         middles = Json::object(), spreads = Json::object();
     for (const RunColumn& column : table.columns) {
       const std::vector<Json> all = values_of(table, row, column);
       const Middle middle = middle_of(all);
+      heads[column.name] = column.head;
+      cells[column.name] = cell_of(table, row, column);
       values[column.name] = Json(Json::Array(all.begin(), all.end()));
       middles[column.name] = middle.median;
       spreads[column.name] = middle.spread;
@@ -170,6 +173,8 @@ Json json_of(const CaseTable& table) {
                    {"reason", row.reason},
                    {"ranks", row.ranks},
                    {"oversubscribed", row.oversubscribed},
+                   {"heads", heads},
+                   {"cells", cells},
                    {"values", values},
                    {"median", middles},
                    {"spread", spreads}});

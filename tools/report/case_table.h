@@ -40,9 +40,9 @@ TextTable text_table(const CaseTable& table);
 // A line each: which rows are oversubscribed, were refused, have failed, ...; what ± means.
 std::vector<std::string> notes_of(const CaseTable& table);
 
-// For programs: [{case, status, reason, ranks, oversubscribed, values, median, spread}], and the
-// medians as CSV under the names of the columns. A spread is the distance of the farthest run from
-// the median.
+// For programs: [{case, status, reason, ranks, oversubscribed, heads, cells, values, median,
+// spread}], and the medians as CSV under the names of the columns. Heads and cells are the texts of
+// text_table(). A spread is the distance of the farthest run from the median.
 Json json_of(const CaseTable& table);
 std::string csv_of(const CaseTable& table);
 

@@ -39,6 +39,9 @@ TEST_CASE("case table: medians with the distance of the farthest run") {
   const Json json = json_of(table);
   CHECK(json.at(0).at("case") == "one");
   CHECK(json.at(0).at("status") == "ran");
+  CHECK(json.at(0).at("heads").at("tokens_per_s") == "tokens/s");
+  CHECK(json.at(0).at("cells").at("tokens_per_s") == "100 ±10");
+  CHECK(json.at(1).at("cells").at("weights_hash") == "-");
   CHECK(json.at(0).at("values").at("tokens_per_s") == Json(std::vector<double>{100, 110, 90}));
   CHECK(json.at(0).at("median").at("tokens_per_s") == 100);
   CHECK(json.at(0).at("spread").at("tokens_per_s") == 10);
