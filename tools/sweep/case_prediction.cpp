@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "tools/launch/thread_choice.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_view.h"
@@ -43,14 +44,18 @@ size_t on_device(const PlannedRun& planned) {
 }
 
 std::string full_size_text(const FullSizeCase& full) {
-  const std::map<std::string, Json> said = predict_full_size(full);
-  const auto fits = said.find("full_size_fits");
-  return fmt::format(
-      "at full size {} MiB a rank{}\n", text_of(said.at("full_size_peak"), 2),
-      fits == said.end()
-          ? ""
-          : fmt::format(", {} in {}", fits->second.get<bool>() ? "fits" : "does not fit",
-                        full.gpu));
+  try {
+    const std::map<std::string, Json> said = predict_full_size(full);
+    const auto fits = said.find("full_size_fits");
+    return fmt::format(
+        " {} MiB a rank{}", text_of(said.at("full_size_peak"), 2),
+        fits == said.end()
+            ? ""
+            : fmt::format(", {} in {}", fits->second.get<bool>() ? "fits" : "does not fit",
+                          full.gpu));
+  } catch (const Error& error) {
+    return fmt::format(": {}", error.what());
+  }
 }
 
 }  // namespace
@@ -80,8 +85,10 @@ std::string predicted_table(const std::vector<SweepCase>& cases, const std::stri
                           mib(said.file), said.refusal.empty() ? "yes" : "no",
                           text_of(said.step_ms, 2), seconds_of(each.config, said.step_ms)});
     if (!said.refusal.empty()) notes += fmt::format("{}: {}\n", each.name, said.refusal);
-    if (each.full_size) notes += each.name + ": " + full_size_text(*each.full_size);
+    if (each.full_size)
+      notes += fmt::format("{}: at full size{}\n", each.name, full_size_text(*each.full_size));
     machine = said.machine;
+    for (const std::string& note : each.notes) notes += fmt::format("{}: {}\n", each.name, note);
   }
   return side_by_side(table) +
          fmt::format(

@@ -23,7 +23,7 @@ struct CasePrediction {
 CasePrediction predict_case(const config::TrainConfig& config, int ranks,
                             const std::string& rates_file);
 
-// All cases, for people; a line for each that would be refused.
+// All cases, for people; below them what would be refused, and the notes on their configurations.
 std::string predicted_table(const std::vector<SweepCase>& cases, const std::string& rates_file);
 
 // The columns full_size_peak (MiB) and full_size_fits, of the latter only with a GPU.

@@ -10,6 +10,7 @@
 #include "core/io/json.h"
 #include "core/text/similar_names.h"
 #include "tools/checkpoint/resume.h"
+#include "tools/config/key_values.h"
 #include "tools/config/step_shape.h"
 #include "tools/predict/memory_view.h"
 #include "tools/train/config_to_session.h"
@@ -22,25 +23,22 @@ namespace {
 
 namespace fs = std::filesystem;
 using Layers = std::vector<const GivenKeys*>;  // a later one counts more
+using Configurations = std::vector<const config::TrainConfig*>;
 
-// One of the two is the length of a run: the later one counts.
-void replace_length(GivenKeys& keys, const std::string& key) {
-  if (key == "train.steps") keys.erase("train.epochs");
-  if (key == "train.epochs") keys.erase("train.steps");
-}
-
+// Steps and epochs are both the length of a run: the one of a later layer counts.
 GivenKeys merged(const Layers& layers) {
   GivenKeys out;
   for (const GivenKeys* layer : layers) {
-    for (const auto& [key, given] : *layer) {
-      replace_length(out, key);
-      out[key] = given;
-    }
+    if (layer->contains("train.steps")) out.erase("train.epochs");
+    if (layer->contains("train.epochs")) out.erase("train.steps");
+    for (const auto& [key, given] : *layer) out[key] = given;
   }
   return out;
 }
 
-config::TrainConfig configuration(const Recipe& recipe, const Layers& layers) {
+// `notes`: where to add what the configuration has left out, or found beside its files.
+config::TrainConfig configuration(const Recipe& recipe, const Layers& layers,
+                                  std::vector<std::string>& notes) {
   std::vector<config::Override> overrides;
   int layer = 0;  // a key of a sweep has one of its own
   for (const auto& [key, given] : merged(layers)) {
@@ -51,8 +49,55 @@ config::TrainConfig configuration(const Recipe& recipe, const Layers& layers) {
   if (!recipe.include.empty()) base = "include: " + Json(recipe.include).dump() + "\n";
   config::TrainConfig config = config::parse_config(base, recipe.file.string(), overrides);
   config.runtime.run_dir.clear();  // of an included file: each run has one of its own
-  resolve_paths(config, recipe.file);
+  const auto add = [&](const std::string& note) {
+    const bool said = std::find(notes.begin(), notes.end(), note) != notes.end();
+    if (!note.empty() && !said) notes.push_back(note);
+  };
+  add(config.length_note);
+  for (const std::string& note : config.notes) add(note);
+  for (const std::string& note : resolve_paths(config, recipe.file)) add(note);
   return config;
+}
+
+// Why a configuration has left the key out.
+std::string why_left_out(const config::TrainConfig& config, const std::string& key) {
+  for (const std::string& note : config.notes) {
+    const size_t keys = note.find(", and left out: ");
+    if (keys != std::string::npos && note.find(" " + key + ": ", keys) != std::string::npos) {
+      return note.substr(0, keys);
+    }
+  }
+  return "left out";
+}
+
+bool has_left_out(const config::TrainConfig& config, const std::string& key) {
+  return std::find(config.left_out.begin(), config.left_out.end(), key) != config.left_out.end();
+}
+
+bool is_usual(const config::TrainConfig& config, const std::string& key) {
+  const auto values = config::key_values(config), usual = config::key_values({});
+  for (size_t i = 0; i < usual.size(); ++i) {
+    if (usual[i].first == key) return values[i].second == usual[i].second;
+  }
+  return true;
+}
+
+// Refuses a key that one of the configurations has left out, and that does nothing in the others.
+void check_effect(const std::string& given, const GivenKey& as, const Configurations& all) {
+  if (given == "ranks") return;
+  for (const auto& [key, place] : config::parse_keys({{given + "=" + as.value, as.place}}).places) {
+    const auto without = std::find_if(all.begin(), all.end(),
+                                      [&](const auto* each) { return has_left_out(*each, key); });
+    if (without == all.end()) continue;
+    const bool works = std::any_of(all.begin(), all.end(),
+                                   [&](const auto* each) { return !is_usual(*each, key); });
+    FSDP_CHECK(works, "{}: {}: {}{}", as.place, key, why_left_out(**without, key),
+               all.size() > 1 ? ", in any case" : "");
+  }
+}
+
+void check_effects(const GivenKeys& keys, const Configurations& all) {
+  for (const auto& [key, given] : keys) check_effect(key, given, all);
 }
 
 int ranks_in(const Recipe& recipe, const Layers& layers) {
@@ -68,9 +113,12 @@ int ranks_in(const Recipe& recipe, const Layers& layers) {
   return ranks;
 }
 
-// What a run would refuse, as far as it is known without the text.
-void check_case(const config::TrainConfig& config, int ranks) {
+// What a run or its evaluation would refuse, as far as it is known without the text.
+void check_case(const config::TrainConfig& config, int ranks, bool evaluated) {
   const config::DataSection& data = config.data;
+  FSDP_CHECK(
+      config.train.save || !evaluated, "{}",
+      config::with_place(config, "train.save: expected true, because evaluate needs the model"));
   FSDP_CHECK(data.synthetic() || !data.training_files().empty(),
              "data.train: expected at least one file");
   std::vector<std::string> files = data.training_files();
@@ -83,10 +131,10 @@ void check_case(const config::TrainConfig& config, int ranks) {
 }
 
 FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const FullSize* common,
-                            Layers layers, int ranks) {
+                            Layers layers, int ranks, std::vector<std::string>& notes) {
   if (common) layers.push_back(&common->set);
   layers.push_back(&own.set);
-  FullSizeCase out = {.config = configuration(recipe, layers),
+  FullSizeCase out = {.config = configuration(recipe, layers, notes),
                       .ranks = own.ranks > 0                 ? own.ranks
                                : common && common->ranks > 0 ? common->ranks
                                                              : ranks,
@@ -99,14 +147,15 @@ FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const Ful
 SweepCase case_of(const Recipe& recipe, const NamedCase& named) {
   const Layers layers = {&recipe.set, &named.keys, &recipe.typed};
   try {
-    SweepCase out = {.name = named.name,
-                     .ranks = ranks_in(recipe, layers),
-                     .config = configuration(recipe, layers)};
-    check_case(out.config, out.ranks);
+    SweepCase out = {.name = named.name, .ranks = ranks_in(recipe, layers)};
+    out.config = configuration(recipe, layers, out.notes);
+    if (!recipe.cases.empty()) check_effects(named.keys, {&out.config});
+    check_case(out.config, out.ranks, !recipe.evaluate.empty());
     const FullSize* const common = recipe.full_size ? &*recipe.full_size : nullptr;
     if (named.full_size || common) {
       const FullSize own = named.full_size.value_or(FullSize());
-      out.full_size = full_size_case(recipe, own, common, layers, out.ranks);
+      out.full_size = full_size_case(recipe, own, common, layers, out.ranks, out.notes);
+      check_effects(own.set, {&out.full_size->config});
     }
     // A run that goes on may be started in another folder.
     out.config.places.clear();
@@ -136,6 +185,21 @@ std::vector<NamedCase> named_cases(const Recipe& recipe) {
   return {{.name = recipe.name(), .place = recipe.file.string()}};
 }
 
+// Of the keys that are there for several cases.
+void check_common_effects(const Recipe& recipe, const std::vector<SweepCase>& cases) {
+  Configurations all, full;
+  for (const SweepCase& each : cases) {
+    all.push_back(&each.config);
+    if (each.full_size) full.push_back(&each.full_size->config);
+  }
+  check_effects(recipe.set, all);
+  for (const auto& [varied, place] : recipe.grid) {
+    check_effect(varied.key, {varied.values.front(), place}, all);
+  }
+  check_effects(recipe.typed, all);
+  if (recipe.full_size) check_effects(recipe.full_size->set, full);
+}
+
 }  // namespace
 
 std::vector<SweepCase> cases_of(const Recipe& recipe) {
@@ -151,6 +215,7 @@ std::vector<SweepCase> cases_of(const Recipe& recipe) {
                      std::find(names.begin(), names.end(), recipe.baseline) != names.end();
   FSDP_CHECK(known, "{}: baseline: there is no case {}; the nearest is {}", recipe.file.string(),
              recipe.baseline, nearest_key(recipe.baseline, names));
+  check_common_effects(recipe, out);
   return out;
 }
 

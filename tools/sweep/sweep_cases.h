@@ -24,9 +24,11 @@ struct SweepCase {
   int ranks = 1;
   config::TrainConfig config;  // with whole paths, without runtime.run_dir
   std::optional<FullSizeCase> full_size = {};
+  std::vector<std::string> notes = {};  // on the configurations, for people
 };
 
-// In the order in which they run. Errors name the place of a key and the case.
+// In the order in which they run. Errors name the place of a key and the case. A key of one case
+// must have an effect there, any other key in a case at least.
 std::vector<SweepCase> cases_of(const Recipe& recipe);
 
 }  // namespace fsdp::tools

@@ -38,12 +38,18 @@ TEST_CASE("case prediction: the table, and what is at full size") {
   CHECK(known.at("full_size_fits") == true);
   large.full_size->gpu = "";
   CHECK(!predict_full_size(*large.full_size).contains("full_size_fits"));
-  const std::string table = predicted_table({tiny(), large}, "");
+  large.notes = {"left out"};
+  SweepCase odd = tiny();
+  odd.name = "odd";
+  odd.full_size = FullSizeCase{.config = tiny().config, .ranks = 4, .gpu = "none"};
+  const std::string table = predicted_table({tiny(), large, odd}, "");
   CAPTURE(table);
   CHECK(table.starts_with("case   ranks  device (MiB)  host (MiB)  disk (MiB)  fits  ms/step"));
   CHECK(test::contains(table, "times: predicted, on an A100"));
   CHECK(test::contains(table, "large: this run needs"));
   CHECK(test::contains(table, "large: at full size "));
+  CHECK(test::contains(table, "large: left out\n"));
+  CHECK(test::contains(table, "odd: at full size: "));
 }
 
 }  // namespace

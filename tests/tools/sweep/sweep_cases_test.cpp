@@ -86,6 +86,45 @@ grid: {fsdp.strategy: [no_shard, full_shard]}
   CHECK(cases[1].config.notes.empty());
 }
 
+TEST_CASE("sweep cases: a key that has an effect in no case is refused") {
+  const Folder folder;
+  const std::string head = "question: why?\ninclude: base.yaml\nranks: 2\n";
+  const auto refusal = [&](const std::string& rest, const std::vector<std::string>& typed = {}) {
+    return test::error_of([&] { folder.cases(head + rest, typed); });
+  };
+  const std::string place = (folder / "r.yaml").string() + ":4: ";
+  const std::string without = "fsdp.prefetch_depth: no effect without forward_prefetch";
+  const std::string off = "fsdp.forward_prefetch: false";
+  // Beside a case with an effect, and by another name of the key.
+  CHECK(refusal("cases: {a: {" + off + ", fsdp.prefetch_depth: 2}, b: {fsdp.prefetch_depth: 2}}") ==
+        place + without + " (case a)");
+  CHECK(test::contains(
+      refusal("cases: {a: {fsdp.strategy: no_shard, fsdp.fsdp_forward_prefetch: false}, b: }"),
+      place + "fsdp.forward_prefetch: no effect "));
+  CHECK(refusal("grid: {" + off.substr(0, 22) + " [false], fsdp.prefetch_depth: [1, 2]}") ==
+        place + without + ", in any case");
+  CHECK(refusal("set: {fsdp.prefetch_depth: 2, " + off + "}\ncases: {a: , b: }") ==
+        place + without + ", in any case");
+  CHECK(refusal("cases: {a: {" + off + "}}", {"fsdp.prefetch_depth=2"}) ==
+        "--set fsdp.prefetch_depth=2: " + without);
+  CHECK(test::contains(refusal("full_size: {set: {fsdp.prefetch_depth: 2, " + off + "}}"),
+                       place + without));
+  CHECK(refusal("grid: {fsdp.forward_prefetch: [false, true], fsdp.prefetch_depth: [1, 2]}") == "");
+}
+
+TEST_CASE("sweep cases: the notes of a case, and of its full size") {
+  const Folder folder;
+  const auto cases = folder.cases(R"(question: why?
+include: base.yaml
+set: {train.epochs: 1}
+full_size: {set: {fsdp.strategy: no_shard}}
+cases: {a: {ranks: 2, fsdp.prefetch_depth: 2}}
+)");
+  REQUIRE(cases.at(0).notes.size() == 2);
+  CHECK(test::contains(cases[0].notes[0], "counts instead of train.steps: 2"));
+  CHECK(test::contains(cases[0].notes[1], "left out: fsdp.prefetch_depth: 2"));
+}
+
 TEST_CASE("sweep cases: paths hold in any folder") {
   const Folder folder;
   folder.write("text.txt", "some text that is trained");
@@ -133,6 +172,10 @@ TEST_CASE("sweep cases: mistakes name the file, the line and the case") {
                        "two cases would have the name seed=1"));
   CHECK(test::contains(folder.refusal(head + "cases: {ab: , cd: }\nbaseline: ac"),
                        "baseline: there is no case ac; the nearest is ab"));
+  CHECK(test::contains(folder.refusal(head + "set: {train: {epochs: 3, steps: 10}}"),
+                       "train.epochs: expected nothing beside train.steps, got 3 and 10 steps"));
+  CHECK(test::contains(folder.refusal(head + "set: {train.save: false}\nevaluate: [--task, squad]"),
+                       file + ":3: train.save: expected true, because evaluate needs the model"));
   CHECK(test::contains(folder.refusal("question: why?\ninclude: missing.yaml"), "no such file"));
   CHECK(test::contains(folder.refusal("question: why?\nset: {model.preset: gpt2-124m}"),
                        "data.train: expected at least one file (case r)"));
