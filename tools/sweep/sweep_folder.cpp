@@ -73,12 +73,33 @@ void SweepFolder::settle(const std::vector<SweepCase>& cases) const {
 std::optional<FinishedRun> SweepFolder::finished(const SweepCase& each, int run) const {
   const fs::path folder = run_of(each, run);
   if (!is_there(folder / "metrics.json") || !is_there(folder / "config.yaml")) return {};
-  FinishedRun out = read_finished_run(folder);
-  if (number_at(out.metrics, "/ended/status") != 0.0) return {};
-  if (is_there(evaluation_of(each, run))) {
-    out.metrics["evaluation"] = read_json_file(evaluation_of(each, run));
+  try {
+    FinishedRun out = read_finished_run(folder);
+    if (number_at(out.metrics, "/ended/status") == 0.0) return out;
+  } catch (const Error&) {  // the run goes on, and writes them again
   }
-  return out;
+  return {};
+}
+
+std::optional<Json> SweepFolder::evaluation(const SweepCase& each, int run,
+                                            const std::vector<std::string>& arguments) const {
+  if (!is_there(evaluation_of(each, run))) return {};
+  try {
+    Json out = read_json_file(evaluation_of(each, run));
+    const Json* const of = out.follow("/arguments");
+    if (of && *of == Json(arguments)) return out;
+  } catch (const Error&) {  // evaluated again
+  }
+  return {};
+}
+
+void SweepFolder::keep_evaluation(const SweepCase& each, int run,
+                                  const std::vector<std::string>& arguments,
+                                  const fs::path& output) const {
+  Json found = read_json_file(output);
+  found["arguments"] = Json(arguments);
+  write_json_file(evaluation_of(each, run), found);
+  fs::remove(output);
 }
 
 void SweepFolder::write_table(const CaseTable& table, const std::string& title,

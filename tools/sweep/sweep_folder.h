@@ -28,8 +28,13 @@ class SweepFolder {
   // Writes the configurations of the cases, once all of them are found to be new, or the ones that
   // the folder has already. Else an error that names the first key that differs.
   void settle(const std::vector<SweepCase>& cases) const;
-  // A run that has ended with status 0; with the evaluation, where there is one, in its metrics.
+  // A run that has ended with status 0. One whose files cannot be read has not.
   std::optional<FinishedRun> finished(const SweepCase& each, int run) const;
+  // What fsdp eval has found with these arguments; none for others. `output`: what it has printed.
+  std::optional<Json> evaluation(const SweepCase& each, int run,
+                                 const std::vector<std::string>& arguments) const;
+  void keep_evaluation(const SweepCase& each, int run, const std::vector<std::string>& arguments,
+                       const std::filesystem::path& output) const;
   // table.md, table.csv and table.json. `command`: makes the table again.
   void write_table(const CaseTable& table, const std::string& title, const std::string& question,
                    const std::string& command) const;

@@ -27,7 +27,9 @@ bool shares_cores(const FinishedRun& run, int cores) {
   const Json* const gpu = run.metrics.find("gpu");
   if (gpu && !gpu->is_null()) return false;
   size_t most = 0;
-  for (const Json& host : run.metrics.at("hosts")) most = std::max(most, host.at("ranks").size());
+  const Json* const hosts = run.metrics.find("hosts");
+  if (!hosts) return false;
+  for (const Json& host : *hosts) most = std::max(most, host.at("ranks").size());
   return most > static_cast<size_t>(cores);
 }
 
@@ -41,8 +43,8 @@ class Sweep {
     for (const SweepCase& each : cases) {
       CaseRow& row = table_.rows.emplace_back(
           CaseRow{.name = each.name, .status = CaseStatus::kOpen, .ranks = each.ranks});
-      row.notes = each.config.notes;
-      if (each.full_size) row.known = predict_full_size(*each.full_size);
+      row.notes = each.notes;
+      predict(each, row);
       for (int run = 1; run <= recipe.repeat; ++run) take(each, run, row);
     }
   }
@@ -72,10 +74,23 @@ class Sweep {
   const CaseTable& table() const { return table_; }
 
  private:
+  static void predict(const SweepCase& each, CaseRow& row) {
+    try {
+      if (each.full_size) row.known = predict_full_size(*each.full_size);
+    } catch (const Error& error) {
+      row.notes.push_back(fmt::format("at full size: {}", error.what()));
+    }
+  }
+
   // A run that has ended becomes a part of its row.
   bool take(const SweepCase& each, int run, CaseRow& row) {
     std::optional<FinishedRun> done = folder_.finished(each, run);
-    if (!done || (!recipe_.evaluate.empty() && !done->metrics.contains("evaluation"))) return false;
+    if (!done) return false;
+    if (!recipe_.evaluate.empty()) {
+      const std::optional<Json> found = folder_.evaluation(each, run, recipe_.evaluate);
+      if (!found) return false;
+      done->metrics["evaluation"] = *found;
+    }
     row.oversubscribed = shares_cores(*done, cores_);
     if (number_at(done->metrics, "/restarts").value_or(0) > 0) {
       row.notes.push_back(fmt::format("run {} was broken off and went on", run));
@@ -101,31 +116,34 @@ class Sweep {
     return count;
   }
 
-  // 0, or the status of the sweep where a signal has asked it to stop.
+  // 0, or the status of the sweep where a signal has asked it, or the run alone, to stop.
   int run_once(size_t i, int run) {
     const SweepCase& each = cases_[i];
     CaseRow& row = table_.rows[i];
     const auto begin = std::chrono::steady_clock::now();
+    const bool trained = folder_.finished(each, run).has_value();
+    say_begin(row, run, trained ? folder_.evaluation_log_of(each, run) : folder_.log_of(each, run));
     JobResult result;
-    if (!folder_.finished(each, run)) result = train(each, run);
+    if (!trained) result = train(each, run);
     if (result.status == status::kDone && !recipe_.evaluate.empty() && result.asked == 0) {
       result = evaluate(each, run);
     }
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++runs_;
+    const bool stopped = result.asked != 0 || result.status == status::kStartAgain;
     if (result.status == status::kDone && take(each, run, row)) {
       say_progress(row, run, figures(row));
-    } else if (result.asked == 0) {
-      end_badly(each, run, result.status, row);
+    } else if (!stopped) {
+      end_badly(result.status, row);
       say_progress(
           row, run,
           fmt::format("{}: {}", name_of(row.status), row.reason.substr(0, row.reason.find('\n'))));
     }
-    if (result.asked == 0) return 0;
+    if (!stopped) return 0;
     return result.status == status::kDone ? status_after(result.asked) : result.status;
   }
 
-  JobResult train(const SweepCase& each, int run) const {
+  JobResult train(const SweepCase& each, int run) {
     const std::vector<std::string> words = {
         "train",
         "--config",
@@ -137,22 +155,29 @@ class Sweep {
     return start(each, words, folder_.log_of(each, run), folder_.log_of(each, run));
   }
 
-  JobResult evaluate(const SweepCase& each, int run) const {
-    std::vector<std::string> words = {"eval", (folder_.run_of(each, run) / "model").string()};
+  JobResult evaluate(const SweepCase& each, int run) {
+    std::vector<std::string> words = {"eval", folder_.run_of(each, run).string()};
     for (const std::string& word : recipe_.evaluate) {
       words.push_back(resolve_path(word, recipe_.file));  // the task's files may lie beside it
     }
     words.emplace_back("--json");
-    const fs::path file = folder_.evaluation_of(each, run);
-    const fs::path unfinished = file.string() + ".unfinished";
+    const fs::path unfinished = folder_.evaluation_of(each, run).string() + ".unfinished";
     fs::remove(unfinished);
     const JobResult result = start(each, words, unfinished, folder_.evaluation_log_of(each, run));
-    if (result.status == status::kDone) fs::rename(unfinished, file);
+    if (result.status == status::kDone) {
+      try {
+        folder_.keep_evaluation(each, run, recipe_.evaluate, unfinished);
+      } catch (const Error& error) {  // the evaluation is not there: the case has failed
+        options_.say(error.what());
+      }
+    }
     return result;
   }
 
   JobResult start(const SweepCase& each, const std::vector<std::string>& words,
-                  const fs::path& output, const fs::path& errors) const {
+                  const fs::path& output, const fs::path& errors) {
+    log_ = errors;
+    log_begin_ = is_there(log_) ? fs::file_size(log_) : 0;
     return run_job({.job = {.launcher = options_.launcher,
                             .ranks = each.ranks,
                             .hosts = options_.hosts,
@@ -165,15 +190,13 @@ class Sweep {
                     .say = options_.say});
   }
 
-  void end_badly(const SweepCase& each, int run, int status, CaseRow& row) const {
-    const bool evaluated = folder_.finished(each, run).has_value();
-    const fs::path log =
-        evaluated ? folder_.evaluation_log_of(each, run) : folder_.log_of(each, run);
-    const std::string said = is_there(log) ? reason_in(read_file(log)) : "";
+  void end_badly(int status, CaseRow& row) const {
+    std::string said = is_there(log_) ? read_file(log_) : "";
+    said = reason_in(said.substr(std::min(log_begin_, said.size())));
     row.status = status == status::kDoesNotFit ? CaseStatus::kRefused : CaseStatus::kFailed;
     row.reason = row.status == CaseStatus::kRefused
                      ? said
-                     : fmt::format("status {}: {} ({})", status, said, log.string());
+                     : fmt::format("status {}: {} ({})", status, said, log_.string());
   }
 
   std::string figures(const CaseRow& row) const {
@@ -187,12 +210,22 @@ class Sweep {
     return fmt::format("{}", fmt::join(texts, ", "));
   }
 
+  // "1/6 DDP, run 2"
+  std::string name_of_run(int number, const CaseRow& row, int run) const {
+    return fmt::format("{}/{} {}{}", number, open_, row.name,
+                       recipe_.repeat > 1 ? fmt::format(", run {}", run) : "");
+  }
+
+  void say_begin(const CaseRow& row, int run, const fs::path& log) const {
+    options_.say(fmt::format("{}: running, its log is {}",
+                             name_of_run(open_ - to_do() + 1, row, run), log.string()));
+  }
+
   void say_progress(const CaseRow& row, int run, const std::string& text) const {
     const int left = to_do();
     const double ahead = seconds_ / runs_ * left;
     options_.say(
-        fmt::format("{}/{} {}{}: {}{}", open_ - left, open_, row.name,
-                    recipe_.repeat > 1 ? fmt::format(", run {}", run) : "", text,
+        fmt::format("{}: {}{}", name_of_run(open_ - left, row, run), text,
                     left > 0 ? fmt::format("; about {} to go", format_duration(ahead)) : ""));
   }
 
@@ -206,9 +239,11 @@ class Sweep {
   SweepFolder folder_;
   CaseTable table_;
   int cores_ = 1;
-  int open_ = 0;        // runs that there were to do
-  int runs_ = 0;        // done by this process
-  double seconds_ = 0;  // that they took
+  int open_ = 0;          // runs that there were to do
+  int runs_ = 0;          // done by this process
+  double seconds_ = 0;    // that they took
+  fs::path log_;          // of the job that was started last
+  size_t log_begin_ = 0;  // of what the job has said
 };
 
 }  // namespace
@@ -248,7 +283,8 @@ std::string reason_in(const std::string& log) {
     begin = end + 1;
     if (line.find_first_not_of(' ') == std::string::npos) continue;
     last = line;
-    if (line.starts_with("fsdp: ") && !line.starts_with("fsdp: note: ")) {
+    if (line.starts_with("fsdp: ") && !line.starts_with("fsdp: note: ") &&
+        !line.starts_with("fsdp: warning: ")) {
       reason = line.substr(6);
       inside = true;
     } else if (inside && line.starts_with("  ")) {

@@ -55,9 +55,23 @@ TEST_CASE("sweep folder: only a run with status 0 is done") {
   CHECK(!folder.finished(a, 1));
   parent.write("out/a/run1/metrics.json", R"({"ended": {"status": 0}})");
   REQUIRE(folder.finished(a, 1));
-  CHECK(!folder.finished(a, 1)->metrics.contains("evaluation"));
-  parent.write("out/a/run1.eval.json", R"({"f1": 50.0})");
-  CHECK(folder.finished(a, 1)->metrics.at("evaluation").at("f1") == 50);
+  parent.write("out/a/run1/metrics.json", R"({"ended": {"sta)");
+  CHECK(!folder.finished(a, 1));
+}
+
+TEST_CASE("sweep folder: an evaluation counts for its own arguments") {
+  const test::TempFolder parent;
+  const SweepFolder folder(parent / "out");
+  const SweepCase a = tiny("a");
+  folder.settle({a});
+  CHECK(!folder.evaluation(a, 1, {"--task", "squad"}));
+  folder.keep_evaluation(a, 1, {"--task", "squad"}, parent.write("said", R"({"f1": 50.0})"));
+  CHECK(!is_there(parent / "said"));
+  REQUIRE(folder.evaluation(a, 1, {"--task", "squad"}));
+  CHECK(folder.evaluation(a, 1, {"--task", "squad"})->at("f1") == 50);
+  CHECK(!folder.evaluation(a, 1, {"--task", "squad", "--tokens", "8"}));
+  parent.write("out/a/run1.eval.json", "{");
+  CHECK(!folder.evaluation(a, 1, {"--task", "squad"}));
 }
 
 TEST_CASE("sweep folder: the table in three forms") {

@@ -70,7 +70,9 @@ TEST_CASE("sweep run: repeats are interleaved; what has failed or was refused is
   CHECK(test::contains(sweep.row(2).at("reason").text(), "status 3: why ("));
   CHECK(test::contains(sweep.row(2).at("reason").text(), "bad/run1.log)"));
   CHECK(test::contains(read_file(sweep.folder / "out/table.md"), "good: run 1 was broken off"));
-  CHECK(sweep.said.at(0).starts_with("1/6 good, run 1: steps 2, restarts 1; about 0:00 to go"));
+  CHECK(sweep.said.at(0) ==
+        "1/6 good, run 1: running, its log is " + (sweep.folder / "out/good/run1.log").string());
+  CHECK(sweep.said.at(1).starts_with("1/6 good, run 1: steps 2, restarts 1; about 0:0"));
   const std::string calls = read_file(sweep.folder / "calls");
   CHECK(calls.find("bad/run1") < calls.find("good/run2"));
   CHECK(test::contains(calls, "train --config " + (sweep.folder / "out/good/case.yaml").string()));
@@ -97,12 +99,42 @@ TEST_CASE("sweep run: evaluates the model of a run, once, with files beside the 
   sweep.add("good", "");
   CHECK(sweep.run() == 0);
   CHECK(sweep.row(0).at("median").at("f1") == 40);
-  CHECK(test::contains(read_file(sweep.folder / "calls"), "/good/run1/model --task squad --data " +
-                                                              (sweep.folder / "dev.json").string() +
-                                                              " --json\n"));
+  CHECK(test::contains(
+      read_file(sweep.folder / "calls"),
+      "/good/run1 --task squad --data " + (sweep.folder / "dev.json").string() + " --json\n"));
   std::filesystem::remove(sweep.folder / "out/good/run1.eval.json");
   CHECK(sweep.run() == 0);
   CHECK(sweep.calls() == 3);  // the run itself is done
+  CHECK(sweep.run() == 0);
+  CHECK(sweep.calls() == 3);
+  sweep.recipe.evaluate = {"--task", "squad"};
+  CHECK(sweep.run() == 0);
+  CHECK(sweep.calls() == 4);  // with other arguments
+}
+
+TEST_CASE("sweep run: the reason of a failure is of the last start") {
+  Sweep sweep;
+  sweep.add("bad",
+            "[ -e \"$here/second\" ] && exit 3; touch \"$here/second\"\n"
+            "echo 'fsdp: the first reason' >&2; exit 1");
+  CHECK(sweep.run() == 1);
+  CHECK(test::contains(sweep.row(0).at("reason").text(), "status 1: the first reason ("));
+  CHECK(sweep.run() == 1);
+  CHECK(sweep.row(0).at("reason").text().starts_with("status 3:  ("));
+}
+
+TEST_CASE("sweep run: what cannot be predicted or read of a case stops no other one") {
+  Sweep sweep;
+  sweep.add("odd", "");
+  sweep.add("good", "");
+  sweep.cases[0].full_size = FullSizeCase{.config = sweep.cases[0].config, .gpu = "none"};
+  CHECK(sweep.run() == 0);
+  CHECK(test::contains(read_file(sweep.folder / "out/table.md"), "- odd: at full size: "));
+  sweep.folder.write("out/odd/run1/metrics.json", R"({"ended": {"status": 0}})");
+  sweep.folder.write("out/good/run1/metrics.json", "{");
+  CHECK(sweep.run() == 0);
+  CHECK(sweep.calls() == 3);  // the run that cannot be read, again
+  CHECK(sweep.row(1).at("status") == "ran");
 }
 
 TEST_CASE("sweep run: a signal that the run was given ends the sweep, which can go on") {
@@ -111,6 +143,16 @@ TEST_CASE("sweep run: a signal that the run was given ends the sweep, which can 
             "[ -e \"$here/second\" ] || { touch \"$here/second\"; kill -TERM $PPID; sleep 5; }");
   sweep.add("next", "");
   CHECK(sweep.run() == 143);
+  CHECK(sweep.row(0).at("status") == "open");
+  CHECK(sweep.run() == 0);
+  CHECK(sweep.row(1).at("status") == "ran");
+}
+
+TEST_CASE("sweep run: a signal that reached the run alone leaves it open, and ends the sweep") {
+  Sweep sweep;
+  sweep.add("good", "[ -e \"$here/second\" ] || { touch \"$here/second\"; exit 75; }");
+  sweep.add("next", "");
+  CHECK(sweep.run() == 75);
   CHECK(sweep.row(0).at("status") == "open");
   CHECK(sweep.run() == 0);
   CHECK(sweep.row(1).at("status") == "ran");
@@ -132,7 +174,7 @@ TEST_CASE("sweep run: the usual columns") {
 
 TEST_CASE("sweep run: the reason is the last error, or the last line") {
   CHECK(reason_in("a\nfsdp: note: x\nfsdp: this\n  that\nelse\n") == "this\n  that");
-  CHECK(reason_in("fsdp: first\nfsdp: second\n") == "second");
+  CHECK(reason_in("fsdp: first\nfsdp: second\nfsdp: warning: x\n") == "second");
   CHECK(reason_in("a\nb\n\n") == "b");
   CHECK(reason_in("") == "");
 }
