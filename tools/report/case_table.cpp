@@ -74,6 +74,18 @@ std::string short_reason(const std::string& reason) {
   return out;
 }
 
+// A path may be a wrong one; of the other columns it is known what they need.
+bool is_in_no_run(const CaseTable& table, const RunColumn& column) {
+  bool any = false;
+  for (const CaseRow& row : table.rows) {
+    for (const Json& value : values_of(table, row, column)) {
+      if (!value.is_null()) return false;
+      any = true;
+    }
+  }
+  return any && column.name.starts_with('/');
+}
+
 std::string in_csv(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -136,13 +148,21 @@ std::vector<std::string> notes_of(const CaseTable& table) {
   }
   const CaseRow* const base = baseline_row(table);
   if (is_relative(table) && base) {
-    notes.push_back(fmt::format("speed-up and efficiency are relative to {}{}", base->name,
-                                base->runs.empty() ? ", which has not run" : ""));
+    const std::string why = !base->runs.empty()                   ? ""
+                            : base->status == CaseStatus::kOpen   ? ", which has not run"
+                            : base->status == CaseStatus::kFailed ? ", which has failed"
+                                                                  : ", which was refused";
+    notes.push_back(fmt::format("speed-up and efficiency are relative to {}{}", base->name, why));
   }
   const bool repeats = std::any_of(table.rows.begin(), table.rows.end(),
                                    [](const CaseRow& row) { return row.runs.size() > 1; });
   if (repeats)
     notes.push_back("medians of the runs; ±: how far the farthest run is from the median");
+  for (const RunColumn& column : table.columns) {
+    if (is_in_no_run(table, column)) {
+      notes.push_back(fmt::format("{}: no run has a value there", column.name));
+    }
+  }
   for (const CaseRow& row : table.rows) {
     if (!row.reason.empty()) {
       notes.push_back(

@@ -68,6 +68,15 @@ TEST_CASE("case table: more ranks than cores have no efficiency, and neither has
   CHECK(cell_of(table, table.rows[0], table.columns[1]) == "-");
 }
 
+TEST_CASE("case table: a baseline that has failed, a path that no run has") {
+  CaseTable table = table_of({{.name = "one", .status = CaseStatus::kFailed, .ranks = 1},
+                              {.name = "two", .ranks = 2, .runs = {run_of(160, 2)}}});
+  CHECK(notes_of(table).at(0).ends_with("relative to one, which has failed"));
+  table.columns = {run_column("/no/such"), run_column("/steps")};
+  CHECK(notes_of(table).at(0) == "/no/such: no run has a value there");
+  CHECK(notes_of(table).size() == 1);
+}
+
 TEST_CASE("case table: a refusal is a row with what would have fitted") {
   const CaseTable table = table_of({{.name = "one", .ranks = 1, .runs = {run_of(100, 1)}},
                                     {.name = "large",
