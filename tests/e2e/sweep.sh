@@ -103,6 +103,9 @@ check "^fsdp: --set train.lr=1,x: train.lr: expected a .*\(case lr=x\)\$" base.y
 echo 'grid: {a: [1]}' >wrong.yaml
 check '^fsdp: wrong.yaml: question: expected' wrong.yaml --out m
 check 'missing.yaml' missing.yaml --out m
+check '^fsdp: --hosts: only mpirun' base.yaml --with local --hosts a:4 --out m
+check '^fsdp: --hosts: has 1 rank, and case ranks=2 needs 2' base.yaml --set ranks=1,2 --with mpirun --hosts a:1 --dry-run
+check 'train.seed was 42, and is 1 now' recipe.yaml --set train.seed=1 --out o --dry-run
 [ ! -e m ] || fail "a sweep that was refused has made a folder"
 
 [ "$failed" = 0 ] && echo "sweep: all is well"

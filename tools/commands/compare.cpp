@@ -35,8 +35,8 @@ void add_compare_command(const Command& app, ChosenCommand& chosen) {
       .expected(2, 1000);
   command
       .add_option("--columns", options->columns,
-                  "instead a row for each run, with these columns: s_per_step,peak_memory "
-                  "(tools/sweep/README.md), or paths into metrics.json")
+                  "instead a row for each run, with these columns, with a comma between them: "
+                  "s_per_step,peak_memory (tools/sweep/README.md), or paths into metrics.json")
       .one_value_each()
       .delimiter(',');
   const Option markdown =

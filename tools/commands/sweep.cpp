@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/counted.h"
 #include "tools/commands/commands.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launch.h"
@@ -30,12 +31,13 @@ Launcher launcher_of(const std::string& with) {
   return with == "srun" ? Launcher::kSrun : Launcher::kLocal;
 }
 
-// What makes the table again.
-std::string command_text(const SweepCommandOptions& options) {
+// What makes the table again in the folder `out`.
+std::string command_text(const SweepCommandOptions& options, const std::filesystem::path& out) {
   std::vector<std::string> words = {"fsdp", "sweep", options.recipe};
   for (const std::string& text : options.set) words.insert(words.end(), {"--set", text});
   if (options.with != "local") words.insert(words.end(), {"--with", options.with});
   if (!options.hosts.empty()) words.insert(words.end(), {"--hosts", options.hosts});
+  words.insert(words.end(), {"--out", out.string()});
   return shell_text(words);
 }
 
@@ -47,6 +49,16 @@ std::string usual_folder(const std::string& name) {
   return fmt::format("runs/sweep-{}-{}", name, text);
 }
 
+void check_hosts(const SweepOptions& sweep, const std::vector<SweepCase>& cases) {
+  if (sweep.hosts.empty()) return;
+  FSDP_CHECK(sweep.launcher == Launcher::kMpirun, "--hosts: only mpirun starts ranks on them");
+  const int slots = Job{.hosts = sweep.hosts}.all_ranks();
+  for (const SweepCase& each : cases) {
+    FSDP_CHECK(each.ranks <= slots, "--hosts: has {}, and case {} needs {}", counted(slots, "rank"),
+               each.name, each.ranks);
+  }
+}
+
 int run(const SweepCommandOptions& options) {
   check_one_process("sweep");
   Recipe recipe;
@@ -54,17 +66,19 @@ int run(const SweepCommandOptions& options) {
   SweepOptions sweep = {.out = options.out,
                         .launcher = launcher_of(options.with),
                         .program = std::filesystem::read_symlink("/proc/self/exe").string(),
-                        .command = command_text(options),
                         .say = print_at_once};
   try {
     if (!options.hosts.empty()) sweep.hosts = parse_hosts(options.hosts);
     recipe = read_recipe(options.recipe, options.set);
     cases = cases_of(recipe);
+    check_hosts(sweep, cases);
+    if (!options.out.empty()) SweepFolder(sweep.out).check(cases);
     if (options.dry_run) {
       print_at_once(predicted_table(cases, options.rates));
       return status::kDone;
     }
     if (options.out.empty()) sweep.out = usual_folder(recipe.name());
+    sweep.command = command_text(options, sweep.out);
     SweepFolder(sweep.out).settle(cases);
   } catch (const Error& error) {
     report_error(error.what());

@@ -92,7 +92,8 @@ std::string predicted_table(const std::vector<SweepCase>& cases, const std::stri
   }
   return side_by_side(table) +
          fmt::format(
-             "memory: predicted, of a rank; times: predicted, on {}; to compare with each "
+             "memory: predicted, of a rank, with scratch of kernels and gaps, which peak_predicted "
+             "leaves out; times: predicted, on {}; to compare with each "
              "other\n{}",
              machine, notes);
 }

@@ -70,6 +70,8 @@ class Reader {
     FSDP_CHECK(!given("grid") || !given("cases"),
                "{}: expected either grid or cases: a case of both would have no name",
                at(root["cases"]));
+    FSDP_CHECK((!given("grid") || !out.grid.empty()) && (!given("cases") || !out.cases.empty()),
+               "{}: expected a case at least, got an empty grid or empty cases", file_.string());
     return out;
   }
 
@@ -212,12 +214,14 @@ class Reader {
   }
 
   FullSize full_size(const YAML::Node& node) {
-    FullSize out;
+    FullSize out = {.place = at(node)};
     for (const auto& [key, value] : members(node, "full_size")) {
       FSDP_CHECK(key == "set" || key == "ranks" || key == "gpu",
                  "{}: full_size: unknown key \"{}\"; expected set, ranks, gpu", places_[key], key);
       if (key == "set") add_keys(members(value, key), "", out.set);
-      if (key == "ranks") out.ranks = integer_of(scalar(value, key), kMostRanks, at(value), key);
+      if (key == "ranks") {
+        out.ranks = integer_of(scalar(value, key), kMostRanks, at(value), "full_size: ranks");
+      }
       if (key == "gpu") out.gpu = scalar(value, key);
     }
     return out;
@@ -233,6 +237,9 @@ void add_typed(const std::string& text, Recipe& recipe) {
   const std::string key = text.substr(0, equals), place = "--set " + text;
   FSDP_CHECK(key != "runtime.run_dir", "{}: each run has a directory of its own below --out",
              place);
+  const bool of_recipe =
+      key != "ranks" && std::find(kRecipeKeys.begin(), kRecipeKeys.end(), key) != kRecipeKeys.end();
+  FSDP_CHECK(!of_recipe, "{}: {} is a key of the recipe, not of --set", place, key);
   const std::vector<std::string> values = split_at_commas(text.substr(equals + 1));
   const auto there = std::find_if(recipe.grid.begin(), recipe.grid.end(),
                                   [&](const GridKey& each) { return each.varied.key == key; });

@@ -24,6 +24,7 @@ struct FullSize {
   GivenKeys set = {};
   int ranks = 0;    // 0: as the case has them
   std::string gpu;  // "": the CPU computes
+  std::string place = {};
 };
 
 struct NamedCase {

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "core/text/similar_names.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/config/key_values.h"
 #include "tools/config/step_shape.h"
@@ -139,7 +139,11 @@ FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const Ful
                                : common && common->ranks > 0 ? common->ranks
                                                              : ranks,
                       .gpu = own.gpu.empty() && common ? common->gpu : own.gpu};
-  if (!out.gpu.empty()) gpu_memory(out.gpu, out.ranks);  // there is such a one
+  try {
+    if (!out.gpu.empty()) gpu_memory(out.gpu, out.ranks);  // there is such a one
+  } catch (const Error& error) {
+    fail("{}: full_size: {}", own.gpu.empty() && common ? common->place : own.place, error.what());
+  }
   config::step_shape(out.config, out.ranks);
   return out;
 }
@@ -185,6 +189,44 @@ std::vector<NamedCase> named_cases(const Recipe& recipe) {
   return {{.name = recipe.name(), .place = recipe.file.string()}};
 }
 
+// Arguments of fsdp eval, as far as they are known without a model.
+void check_evaluate(const Recipe& recipe) {
+  const std::string place = recipe.file.string() + ": evaluate: ";
+  std::string option;
+  for (const std::string& word : recipe.evaluate) {
+    const bool is_option = word.starts_with("--");
+    FSDP_CHECK(
+        (is_option || !option.empty()) && !(is_option && word.find(' ') != std::string::npos),
+        "{}expected a list of options, such as [--task, squad, --data, dev.json], got {}", place,
+        word);
+    if (is_option) {
+      option = word;
+    } else if (option == "--task") {
+      FSDP_CHECK(word == "squad", "{}--task: expected squad, got {}", place, word);
+    } else if (option == "--data") {
+      const bool pattern = word.find('*') != std::string::npos;
+      FSDP_CHECK(pattern || fs::exists(resolve_path(word, recipe.file)),
+                 "{}--data: {}: no such file", place, word);
+    }
+  }
+}
+
+// Columns that no run of the sweep can have a value for.
+void check_columns(const Recipe& recipe) {
+  const bool full_size = recipe.full_size || std::any_of(recipe.cases.begin(), recipe.cases.end(),
+                                                         [](const NamedCase& each) {
+                                                           return each.full_size.has_value();
+                                                         });
+  for (const std::string& name : recipe.columns) {
+    const bool of_evaluation =
+        name == "exact_match" || name == "f1" || name.starts_with("/evaluation/");
+    FSDP_CHECK(!of_evaluation || !recipe.evaluate.empty(),
+               "{}: columns: {}: it is empty without evaluate", recipe.file.string(), name);
+    FSDP_CHECK(!name.starts_with("full_size_") || full_size,
+               "{}: columns: {}: it is empty without full_size", recipe.file.string(), name);
+  }
+}
+
 // Of the keys that are there for several cases.
 void check_common_effects(const Recipe& recipe, const std::vector<SweepCase>& cases) {
   Configurations all, full;
@@ -203,6 +245,8 @@ void check_common_effects(const Recipe& recipe, const std::vector<SweepCase>& ca
 }  // namespace
 
 std::vector<SweepCase> cases_of(const Recipe& recipe) {
+  check_evaluate(recipe);
+  check_columns(recipe);
   std::vector<SweepCase> out;
   std::vector<std::string> names;
   for (const NamedCase& named : named_cases(recipe)) {
@@ -213,8 +257,8 @@ std::vector<SweepCase> cases_of(const Recipe& recipe) {
   }
   const bool known = recipe.baseline.empty() ||
                      std::find(names.begin(), names.end(), recipe.baseline) != names.end();
-  FSDP_CHECK(known, "{}: baseline: there is no case {}; the nearest is {}", recipe.file.string(),
-             recipe.baseline, nearest_key(recipe.baseline, names));
+  FSDP_CHECK(known, "{}: baseline: there is no case {}; expected one of {}", recipe.file.string(),
+             recipe.baseline, fmt::join(names, ", "));
   check_common_effects(recipe, out);
   return out;
 }

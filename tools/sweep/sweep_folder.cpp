@@ -1,6 +1,8 @@
 // Contract: tools/sweep/sweep_folder.h.
 #include "tools/sweep/sweep_folder.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -53,20 +55,28 @@ fs::path SweepFolder::evaluation_log_of(const SweepCase& each, int run) const {
   return part(each, run, ".eval.log");
 }
 
-void SweepFolder::settle(const std::vector<SweepCase>& cases) const {
-  std::vector<const SweepCase*> added;
+void SweepFolder::check(const std::vector<SweepCase>& cases) const {
+  const bool of_sweep = names_in(folder_).empty() || is_there(folder_ / "table.json") ||
+                        std::any_of(cases.begin(), cases.end(), [&](const SweepCase& each) {
+                          return is_there(config_of(each));
+                        });
+  FSDP_CHECK(of_sweep, "{}: has files already, and no sweep has made it", folder_.string());
   for (const SweepCase& each : cases) {
     if (is_there(config_of(each))) {
       check_same(each, config_of(each));
     } else {
       FSDP_CHECK(!is_there(run_of(each, 1)), "{}: is there already, and no sweep has made it",
                  run_of(each, 1).string());
-      added.push_back(&each);
     }
   }
-  for (const SweepCase* each : added) {
-    make_folders(folder_ / each->name);
-    write_file_atomically(config_of(*each), head_of(*each) + config::to_yaml(each->config));
+}
+
+void SweepFolder::settle(const std::vector<SweepCase>& cases) const {
+  check(cases);
+  for (const SweepCase& each : cases) {
+    if (is_there(config_of(each))) continue;
+    make_folders(folder_ / each.name);
+    write_file_atomically(config_of(each), head_of(each) + config::to_yaml(each.config));
   }
 }
 
@@ -111,7 +121,12 @@ void SweepFolder::write_table(const CaseTable& table, const std::string& title,
   text += fmt::format("\n```sh\n{}\n```\n", command);
   write_file_atomically(folder_ / "table.md", text);
   write_file_atomically(folder_ / "table.csv", csv_of(table));
-  write_json_file(folder_ / "table.json", json_of(table));
+  Json rows = Json::array();
+  for (Json row : json_of(table)) {
+    row["question"] = question;
+    rows.push_back(row);
+  }
+  write_json_file(folder_ / "table.json", rows);
 }
 
 }  // namespace fsdp::tools

@@ -25,8 +25,10 @@ class SweepFolder {
   std::filesystem::path evaluation_of(const SweepCase& each, int run) const;
   std::filesystem::path evaluation_log_of(const SweepCase& each, int run) const;
 
-  // Writes the configurations of the cases, once all of them are found to be new, or the ones that
-  // the folder has already. Else an error that names the first key that differs.
+  // Error unless the folder is new or a sweep's, and has each case as it is here, or not at all. It
+  // names the first key that differs.
+  void check(const std::vector<SweepCase>& cases) const;
+  // Writes the configurations of the cases that the folder does not have, after check().
   void settle(const std::vector<SweepCase>& cases) const;
   // A run that has ended with status 0. One whose files cannot be read has not.
   std::optional<FinishedRun> finished(const SweepCase& each, int run) const;

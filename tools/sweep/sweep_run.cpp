@@ -2,6 +2,7 @@
 #include "tools/sweep/sweep_run.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -52,7 +53,6 @@ class Sweep {
   int run() {
     const SignalsWait signals_wait;  // they are the running job's
     write_table();
-    open_ = to_do();
     for (int run = 1; run <= recipe_.repeat; ++run) {
       for (size_t i = 0; i < cases_.size(); ++i) {
         if (!is_open(i, run)) continue;
@@ -91,13 +91,17 @@ class Sweep {
       if (!found) return false;
       done->metrics["evaluation"] = *found;
     }
-    row.oversubscribed = shares_cores(*done, cores_);
-    if (number_at(done->metrics, "/restarts").value_or(0) > 0) {
-      row.notes.push_back(fmt::format("run {} was broken off and went on", run));
-    }
-    row.runs.push_back(std::move(*done));
+    add(std::move(*done), run, row);
     row.status = CaseStatus::kRan;
     return true;
+  }
+
+  void add(FinishedRun done, int run, CaseRow& row) const {
+    row.oversubscribed = shares_cores(done, cores_);
+    if (number_at(done.metrics, "/restarts").value_or(0) > 0) {
+      row.notes.push_back(fmt::format("run {} was broken off and went on", run));
+    }
+    row.runs.push_back(std::move(done));
   }
 
   bool is_open(size_t i, int run) const {
@@ -128,13 +132,18 @@ class Sweep {
     if (result.status == status::kDone && !recipe_.evaluate.empty() && result.asked == 0) {
       result = evaluate(each, run);
     }
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++runs_;
+    if (result.status == status::kDone) {  // a refusal takes no time
+      seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      ++timed_;
+    }
     const bool stopped = result.asked != 0 || result.status == status::kStartAgain;
     if (result.status == status::kDone && take(each, run, row)) {
       say_progress(row, run, figures(row));
     } else if (!stopped) {
       end_badly(result.status, row);
+      // Where the evaluation alone has failed, the training is in the row.
+      if (auto done = folder_.finished(each, run)) add(std::move(*done), run, row);
       say_progress(
           row, run,
           fmt::format("{}: {}", name_of(row.status), row.reason.substr(0, row.reason.find('\n'))));
@@ -212,21 +221,21 @@ class Sweep {
 
   // "1/6 DDP, run 2"
   std::string name_of_run(int number, const CaseRow& row, int run) const {
-    return fmt::format("{}/{} {}{}", number, open_, row.name,
+    return fmt::format("{}/{} {}{}", number, runs_ + to_do(), row.name,
                        recipe_.repeat > 1 ? fmt::format(", run {}", run) : "");
   }
 
   void say_begin(const CaseRow& row, int run, const fs::path& log) const {
-    options_.say(fmt::format("{}: running, its log is {}",
-                             name_of_run(open_ - to_do() + 1, row, run), log.string()));
+    options_.say(
+        fmt::format("{}: running, its log is {}", name_of_run(runs_ + 1, row, run), log.string()));
   }
 
   void say_progress(const CaseRow& row, int run, const std::string& text) const {
     const int left = to_do();
-    const double ahead = seconds_ / runs_ * left;
-    options_.say(
-        fmt::format("{}: {}{}", name_of_run(open_ - left, row, run), text,
-                    left > 0 ? fmt::format("; about {} to go", format_duration(ahead)) : ""));
+    const double ahead = seconds_ / std::max(timed_, 1) * left;
+    options_.say(fmt::format(
+        "{}: {}{}", name_of_run(runs_, row, run), text,
+        left > 0 && timed_ > 0 ? fmt::format("; about {} to go", format_duration(ahead)) : ""));
   }
 
   void write_table() const {
@@ -239,9 +248,9 @@ class Sweep {
   SweepFolder folder_;
   CaseTable table_;
   int cores_ = 1;
-  int open_ = 0;          // runs that there were to do
-  int runs_ = 0;          // done by this process
-  double seconds_ = 0;    // that they took
+  int runs_ = 0;          // started by this process
+  int timed_ = 0;         // of these, done
+  double seconds_ = 0;    // that the timed ones took
   fs::path log_;          // of the job that was started last
   size_t log_begin_ = 0;  // of what the job has said
 };
@@ -282,7 +291,9 @@ std::string reason_in(const std::string& log) {
     const std::string line = log.substr(begin, end - begin);
     begin = end + 1;
     if (line.find_first_not_of(' ') == std::string::npos) continue;
-    last = line;
+    // A line of dashes says nothing.
+    if (std::any_of(line.begin(), line.end(), [](unsigned char c) { return std::isalnum(c) != 0; }))
+      last = line;
     if (line.starts_with("fsdp: ") && !line.starts_with("fsdp: note: ") &&
         !line.starts_with("fsdp: warning: ")) {
       reason = line.substr(6);

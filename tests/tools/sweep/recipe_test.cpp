@@ -96,6 +96,10 @@ TEST_CASE("recipe: mistakes name the line") {
                        "r.yaml:2: columns: unknown column \"s_per_stp\""));
   CHECK(test::contains(refusal("question: a\nset: {a.b: 1, a: {b: 2}}"), "\"a.b\" is given twice"));
   CHECK(test::contains(refusal("question: a\nfull_size: {model: x}"), "unknown key \"model\""));
+  CHECK(
+      test::contains(refusal("question: a\nfull_size: {ranks: x}"), "r.yaml:2: full_size: ranks:"));
+  CHECK(test::contains(refusal("question: a\ngrid: {}"), "expected a case at least"));
+  CHECK(test::contains(refusal("question: a\ncases: {}"), "expected a case at least"));
   CHECK(test::contains(refusal("question: [a"), "r.yaml:1: malformed YAML"));
   CHECK(test::contains(refusal("- a"), "expected keys of a recipe"));
 }
@@ -116,6 +120,8 @@ TEST_CASE("recipe: values of the command line become a part of the grid") {
                        "--set train.lr=1,2: several values: the recipe has cases"));
   CHECK(test::contains(test::error_of([&] { read_recipe(cases, {"train.lr"}); }),
                        "--set train.lr: expected key=value"));
+  CHECK(test::error_of([&] { read_recipe(cases, {"repeat=3"}); }) ==
+        "--set repeat=3: repeat is a key of the recipe, not of --set");
 }
 
 TEST_CASE("recipe: commas in brackets and quotation marks separate nothing") {

@@ -171,7 +171,7 @@ TEST_CASE("sweep cases: mistakes name the file, the line and the case") {
   CHECK(test::contains(folder.refusal(head + "grid: {train.seed: [1, 1]}"),
                        "two cases would have the name seed=1"));
   CHECK(test::contains(folder.refusal(head + "cases: {ab: , cd: }\nbaseline: ac"),
-                       "baseline: there is no case ac; the nearest is ab"));
+                       "baseline: there is no case ac; expected one of ab, cd"));
   CHECK(test::contains(folder.refusal(head + "set: {train: {epochs: 3, steps: 10}}"),
                        "train.epochs: expected nothing beside train.steps, got 3 and 10 steps"));
   CHECK(test::contains(folder.refusal(head + "set: {train.save: false}\nevaluate: [--task, squad]"),
@@ -179,7 +179,18 @@ TEST_CASE("sweep cases: mistakes name the file, the line and the case") {
   CHECK(test::contains(folder.refusal("question: why?\ninclude: missing.yaml"), "no such file"));
   CHECK(test::contains(folder.refusal("question: why?\nset: {model.preset: gpt2-124m}"),
                        "data.train: expected at least one file (case r)"));
-  CHECK(test::contains(folder.refusal(head + "full_size: {gpu: Z9}"), "Z9"));
+  CHECK(test::contains(folder.refusal(head + "full_size: {gpu: Z9}"),
+                       file + ":3: full_size: gpu: expected one of "));
+  CHECK(test::contains(folder.refusal(head + "evaluate: --task squad"),
+                       "evaluate: expected a list of options"));
+  CHECK(test::contains(folder.refusal(head + "evaluate: [--task, squd]"),
+                       "evaluate: --task: expected squad, got squd"));
+  CHECK(test::contains(folder.refusal(head + "evaluate: [--data, nope.json]"),
+                       "evaluate: --data: nope.json: no such file"));
+  CHECK(test::contains(folder.refusal(head + "columns: [f1]"),
+                       "columns: f1: it is empty without evaluate"));
+  CHECK(test::contains(folder.refusal(head + "columns: [full_size_fits]"),
+                       "columns: full_size_fits: it is empty without full_size"));
 }
 
 }  // namespace

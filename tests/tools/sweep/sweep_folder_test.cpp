@@ -43,6 +43,14 @@ TEST_CASE("sweep folder: a case that is another one now is refused before anythi
       test::contains(test::error_of([&] { folder.settle({tiny("c")}); }), "no sweep has made it"));
 }
 
+TEST_CASE("sweep folder: files that no sweep has made stay as they are") {
+  const test::TempFolder parent;
+  make_folders(parent / "out");
+  parent.write("out/table.md", "hi");
+  CHECK(test::contains(test::error_of([&] { SweepFolder(parent / "out").settle({tiny("a")}); }),
+                       "out: has files already, and no sweep has made it"));
+}
+
 TEST_CASE("sweep folder: only a run with status 0 is done") {
   const test::TempFolder parent;
   const SweepFolder folder(parent / "out");
@@ -90,6 +98,7 @@ TEST_CASE("sweep folder: the table in three forms") {
         "```sh\nfsdp sweep r.yaml\n```\n");
   CHECK(read_file(parent / "table.csv") == "case,ranks,status,steps\na,1,failed,\n");
   CHECK(read_json_file(parent / "table.json").at(0).at("reason") == "status 1: why");
+  CHECK(read_json_file(parent / "table.json").at(0).at("question") == "why?");
 }
 
 }  // namespace

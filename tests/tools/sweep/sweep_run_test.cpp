@@ -22,7 +22,7 @@ struct Sweep {
     folder.write("fsdp", R"SH(#!/bin/sh
 here=$(dirname "$0")
 echo "$@" >>"$here/calls"
-case $1 in eval) echo '{"f1": 40.0}'; exit 0;; esac
+case $1 in eval) [ -e "$here/no_eval" ] && exit 3; echo '{"f1": 40.0}'; exit 0;; esac
 dir=$(echo "$5" | sed 's/runtime.run_dir="\(.*\)"/\1/')
 case=$(basename "$(dirname "$dir")")
 . "$here/$case.sh"
@@ -74,6 +74,9 @@ TEST_CASE("sweep run: repeats are interleaved; what has failed or was refused is
         "1/6 good, run 1: running, its log is " + (sweep.folder / "out/good/run1.log").string());
   CHECK(sweep.said.at(1).starts_with("1/6 good, run 1: steps 2, restarts 1; about 0:0"));
   const std::string calls = read_file(sweep.folder / "calls");
+  CHECK(std::find_if(sweep.said.begin(), sweep.said.end(), [](const std::string& line) {
+          return line.starts_with("4/4 good, run 2: steps 2");
+        }) != sweep.said.end());  // runs of cases that have failed are not counted
   CHECK(calls.find("bad/run1") < calls.find("good/run2"));
   CHECK(test::contains(calls, "train --config " + (sweep.folder / "out/good/case.yaml").string()));
   CHECK(test::contains(calls, "--resume auto\n"));
@@ -110,6 +113,18 @@ TEST_CASE("sweep run: evaluates the model of a run, once, with files beside the 
   sweep.recipe.evaluate = {"--task", "squad"};
   CHECK(sweep.run() == 0);
   CHECK(sweep.calls() == 4);  // with other arguments
+}
+
+TEST_CASE("sweep run: where the evaluation alone fails, the figures of the training stay") {
+  Sweep sweep;
+  sweep.folder.write("no_eval", "");
+  sweep.recipe.evaluate = {"--task", "squad"};
+  sweep.recipe.columns = {"steps", "f1"};
+  sweep.add("good", "");
+  CHECK(sweep.run() == 1);
+  CHECK(sweep.row(0).at("status") == "failed");
+  CHECK(sweep.row(0).at("median").at("steps") == 2);
+  CHECK(sweep.row(0).at("median").at("f1").is_null());
 }
 
 TEST_CASE("sweep run: the reason of a failure is of the last start") {
@@ -176,6 +191,7 @@ TEST_CASE("sweep run: the reason is the last error, or the last line") {
   CHECK(reason_in("a\nfsdp: note: x\nfsdp: this\n  that\nelse\n") == "this\n  that");
   CHECK(reason_in("fsdp: first\nfsdp: second\nfsdp: warning: x\n") == "second");
   CHECK(reason_in("a\nb\n\n") == "b");
+  CHECK(reason_in("mpirun: why\n-----\n") == "mpirun: why");
   CHECK(reason_in("") == "");
 }
 
