@@ -45,14 +45,15 @@ std::string sweeps_html(const Report& report) {
   for (size_t i = 0; i < report.sweeps.size(); ++i) {
     const SweepView& sweep = report.sweeps[i];
     out += paragraph(sweep.folder.string()) + sweep_html(sweep);
-    out += sweep.scaling.empty()
-               ? note(
-                     "No scaling plot: the table has no speed-up, and no tokens/s, at two numbers "
-                     "of ranks.")
-               : fmt::format(
-                     "<div class=\"plots\"><div class=\"plot\" data-sweep=\"{}\">"
-                     "<h3>speed-up over ranks</h3></div></div>\n",
-                     i);
+    out +=
+        sweep.scaling.empty()
+            ? note(
+                  "No scaling plot: no two cases that differ in their number of ranks alone have a "
+                  "speed-up or tokens/s.")
+            : fmt::format(
+                  "<div class=\"plots\"><div class=\"plot\" data-sweep=\"{}\">"
+                  "<h3>speed-up over ranks</h3></div></div>\n",
+                  i);
   }
   return out;
 }

@@ -2,9 +2,12 @@
 #include "tools/page/sweep_view.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <set>
+
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
@@ -22,19 +25,19 @@ std::string text_in(const Json& row, const char* key) {
   return found && found->is_string() ? found->text() : "";
 }
 
-// "strategy=full_shard,ranks=2" is of the series "strategy=full_shard", and "F-B-2G" of "F-B-#G".
-std::string series_of(const std::string& name) {
+// "strategy=full_shard,ranks=2" becomes "strategy=full_shard".
+std::string without_ranks(const std::string& name) {
   std::string out, part;
-  bool has_ranks = false;
   for (size_t begin = 0; begin <= name.size(); begin += part.size() + 1) {
     part = name.substr(begin, name.find(',', begin) - begin);
-    if (part.starts_with("ranks="))
-      has_ranks = true;
-    else
-      out += (out.empty() ? "" : ",") + part;
+    if (!part.starts_with("ranks=")) out += (out.empty() ? "" : ",") + part;
   }
-  if (has_ranks) return out.empty() ? "all cases" : out;
-  out.clear();
+  return out.empty() ? "all cases" : out;
+}
+
+// "F-B-2G" becomes "F-B-#G".
+std::string without_numbers(const std::string& name) {
+  std::string out;
   for (const char c : name) {
     const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
     if (!digit || !out.ends_with('#')) out += digit ? '#' : c;
@@ -42,51 +45,94 @@ std::string series_of(const std::string& name) {
   return out;
 }
 
+// What the cases of a series have in common. The first of these that leaves no two cases with the
+// same ranks counts.
+using Kinds = std::array<std::string, 3>;
+
+Kinds kinds_of(const fs::path& folder, const std::string& name) {
+  const fs::path file = folder / name / "case.yaml";
+  if (!is_there(file)) {
+    const std::string kind = without_ranks(name);
+    return {kind == name ? without_numbers(name) : kind, name, name};
+  }
+  auto settings = read_settings(file);  // the ranks are none
+  const std::string all = fmt::format("{}", settings);
+  for (const char* key : {"train.batch", "fsdp.shard_size"}) settings.erase(key);
+  return {fmt::format("{}", settings), all, name};
+}
+
 struct Speed {
-  std::string name;
-  double ranks, value;
+  ScalingPoint point;
+  Kinds kinds;
 };
 
 // The column of the sweep; without it the tokens of a second, beside those of the fewest ranks.
-std::vector<Speed> speeds_of(const Json& table, const char* column) {
+std::vector<Speed> speeds_of(const SweepView& view, const char* column) {
   std::vector<Speed> out;
-  for (const Json& row : table) {
+  for (const Json& row : view.table) {
     const auto ranks = number_at(row, "/ranks");
     const auto value = number_at(row, fmt::format("/median/{}", column));
     const Json* crowded = row.find("oversubscribed");
     if (crowded && crowded->is_boolean() && crowded->get<bool>()) continue;
-    if (ranks && value && *ranks > 0 && *value > 0) out.push_back({row["case"], *ranks, *value});
+    const std::string name = text_in(row, "case");
+    if (ranks && value && *ranks > 0 && *value > 0)
+      out.push_back({{name, *ranks, *value}, kinds_of(view.folder, name)});
   }
   return out;
 }
 
+ScalingSeries series_of(const std::vector<Speed>& cases) {
+  ScalingSeries out;
+  for (const Speed& each : cases) out.points.push_back(each.point);
+  std::stable_sort(out.points.begin(), out.points.end(),
+                   [](const auto& a, const auto& b) { return a.ranks < b.ranks; });
+  const std::string &first = out.points.front().name, &last = out.points.back().name;
+  out.name = without_ranks(first);
+  if (out.name != without_ranks(last)) out.name = first + " to " + last;
+  return out;
+}
+
+void add_series(std::vector<ScalingSeries>& out, const std::vector<Speed>& cases, size_t kind) {
+  std::vector<std::vector<Speed>> groups;
+  for (const Speed& each : cases) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) {
+      return known.front().kinds[kind] == each.kinds[kind];
+    });
+    if (group == groups.end())
+      groups.push_back({each});
+    else
+      group->push_back(each);
+  }
+  for (const auto& group : groups) {
+    std::set<double> ranks;
+    for (const Speed& each : group) ranks.insert(each.point.ranks);
+    if (ranks.size() == group.size())
+      out.push_back(series_of(group));
+    else
+      add_series(out, group, kind + 1);  // no two cases have the same name
+  }
+}
+
 void find_scaling(SweepView& view) {
-  std::vector<Speed> speeds = speeds_of(view.table, "speed_up");
-  const auto by_ranks = [](const auto& a, const auto& b) { return a.ranks < b.ranks; };
+  std::vector<Speed> speeds = speeds_of(view, "speed_up");
   if (speeds.empty()) {
-    speeds = speeds_of(view.table, "tokens_per_s");
+    speeds = speeds_of(view, "tokens_per_s");
     if (speeds.empty()) return;
-    const double least = std::min_element(speeds.begin(), speeds.end(), by_ranks)->value;
-    for (Speed& each : speeds) each.value /= least;
+    const double least = std::min_element(speeds.begin(), speeds.end(), [](auto& a, auto& b) {
+                           return a.point.ranks < b.point.ranks;
+                         })->point.speed_up;
+    for (Speed& each : speeds) each.point.speed_up /= least;
   }
-  std::set<double> ranks;
-  for (const Speed& each : speeds) {
-    ranks.insert(each.ranks);
-    const std::string name = series_of(each.name);
-    auto series = std::find_if(view.scaling.begin(), view.scaling.end(),
-                               [&](const auto& known) { return known.name == name; });
-    if (series == view.scaling.end()) series = view.scaling.insert(series, {name, {}});
-    series->points.push_back({each.name, each.ranks, each.value});
-  }
-  if (ranks.size() < 2) view.scaling.clear();
-  for (auto& series : view.scaling) {
-    std::stable_sort(series.points.begin(), series.points.end(), by_ranks);
-  }
+  add_series(view.scaling, speeds, 0);
+  const bool grows = std::any_of(view.scaling.begin(), view.scaling.end(),
+                                 [](const auto& series) { return series.points.size() > 1; });
+  if (!grows) view.scaling.clear();
   // The baseline is the case with a speed-up of 1.
-  const auto one = std::min_element(speeds.begin(), speeds.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.value - 1) < std::abs(b.value - 1);
-  });
-  view.ideal = 1 / one->ranks;
+  const auto from_one = [](const Speed& each) { return std::abs(each.point.speed_up - 1); };
+  const auto one =
+      std::min_element(speeds.begin(), speeds.end(),
+                       [&](const auto& a, const auto& b) { return from_one(a) < from_one(b); });
+  view.ideal = 1 / one->point.ranks;
 }
 
 Cell value_cell(const Json& row, const std::string& column) {

@@ -16,7 +16,8 @@ struct ScalingPoint {
   double ranks = 0;
   double speed_up = 0;
 };
-// Cases that differ in their number of ranks alone, by ranks.
+// Cases that differ in their number of ranks alone, and in what may have to follow it, by ranks: no
+// two have the same.
 struct ScalingSeries {
   std::string name;
   std::vector<ScalingPoint> points;
@@ -26,7 +27,7 @@ struct SweepView {
   std::filesystem::path folder;
   Json table;                               // table.json
   std::vector<std::filesystem::path> runs;  // the first run of each case that has one
-  std::vector<ScalingSeries> scaling = {};  // empty: fewer than two numbers of ranks
+  std::vector<ScalingSeries> scaling = {};  // empty: none has two cases
   double ideal = 1;                         // speed-up for each rank
 };
 

@@ -42,12 +42,36 @@ TEST_CASE("sweep view: without a speed-up, tokens beside those of the fewest ran
   const SweepView view = view_of(folder, row("F-B-2G1N", 2, R"("tokens_per_s": 100)") + "," +
                                              row("F-B-16G1N", 16, R"("tokens_per_s": 500)"));
   REQUIRE(view.scaling.size() == 1);
-  CHECK(view.scaling[0].name == "F-B-#G#N");
+  CHECK(view.scaling[0].name == "F-B-2G1N to F-B-16G1N");
   CHECK(view.scaling[0].points[1].speed_up == 5);
   CHECK(view.ideal == 0.5);
   CHECK(view_of(folder, row("a", 2, R"("tokens_per_s": 1)")).scaling.empty());
   CHECK(view_of(folder, row("a", 2, "") + "," + row("b", 4, "")).scaling.empty());
   CHECK(view_of(folder, "").scaling.empty());
+}
+
+TEST_CASE("sweep view: configurations say which cases are a series, not their names") {
+  const test::TempFolder folder;
+  std::string rows;
+  const auto add = [&](const std::string& name, int ranks, const std::string& settings) {
+    std::filesystem::create_directories(folder / name);
+    folder.write(name + "/case.yaml", fmt::format("# ranks: {}\n{}", ranks, settings));
+    rows += (rows.empty() ? "" : ",") + row(name, ranks, R"("speed_up": 1)");
+  };
+  add("1-rank", 1, "train: {batch: 8, rows: 1}");
+  add("2-ranks", 2, "train: {batch: 16, rows: 1}");
+  add("1-rank-with-the-rows-of-2", 1, "train: {batch: 8, rows: 2}");
+  add("1-rank-with-the-rows-of-8", 1, "train: {batch: 8, rows: 8}");
+  add("batch=8,ranks=1", 1, "train: {batch: 8}");  // the batch does not follow the ranks
+  add("batch=8,ranks=2", 2, "train: {batch: 8}");
+  add("batch=16,ranks=1", 1, "train: {batch: 16}");
+  add("4G1N", 4, "lr: 1");
+  add("4G2N", 4, "lr: 1");  // no difference at all
+  std::vector<std::string> names;
+  for (const ScalingSeries& series : view_of(folder, rows).scaling) names.push_back(series.name);
+  CHECK(names == std::vector<std::string>{"1-rank to 2-ranks", "1-rank-with-the-rows-of-2",
+                                          "1-rank-with-the-rows-of-8", "batch=8", "batch=16",
+                                          "4G1N", "4G2N"});
 }
 
 TEST_CASE("sweep view: the table, with its reasons and spreads") {
