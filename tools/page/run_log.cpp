@@ -24,6 +24,7 @@ void add(Curve& curve, const MetricsLine& line, double wall_s) {
   if (line.text(curve.key).empty()) return;
   auto& points = curve.points;
   while (!points.empty() && points.back().step >= line.step()) points.pop_back();
+  std::erase_if(curve.not_finite, [&](int64_t step) { return step >= line.step(); });
   const std::optional<double> value = line.number(curve.key);
   if (value)
     points.push_back({line.step(), *value, wall_s});

@@ -34,6 +34,17 @@ TEST_CASE("run log: points are what the run has logged") {
   CHECK(test::error_of([&] { read.curve("los"); }) == "los: no curve of this name");
 }
 
+TEST_CASE("run log: steps that were done again are finite if they are so at last") {
+  const test::TempFolder folder;
+  folder.write(
+      "metrics.jsonl",
+      "{\"step\":1,\"loss\":null}\n{\"step\":2,\"loss\":null}\n{\"step\":3,\"loss\":null}\n"
+      "{\"step\":2,\"loss\":3.5}\n{\"step\":3,\"loss\":null}\n");
+  const RunLog read = read_run_log(folder / "metrics.jsonl");
+  CHECK(read.curve("loss").points == std::vector<CurvePoint>{{2, 3.5, 0}});
+  CHECK(read.curve("loss").not_finite == std::vector<int64_t>{1, 3});
+}
+
 TEST_CASE("run log: half a line, steps that were done again, no file") {
   const test::TempFolder folder;
   folder.write("metrics.jsonl",
