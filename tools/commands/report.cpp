@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/text/byte_size.h"
+#include "core/text/counted.h"
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/page/event_file.h"
@@ -29,8 +30,8 @@ int report(const ReportOptions& options) {
   if (!options.page.empty()) {
     const std::string html = page_html(read, unix_time());
     write_file_atomically(options.page, html);
-    fmt::print("{}: {} run{}, {}\n", options.page, read.runs.size(),
-               read.runs.size() == 1 ? "" : "s", byte_size_text(html.size()));
+    fmt::print("{}: {}, {}\n", options.page, counted(static_cast<int64_t>(read.runs.size()), "run"),
+               byte_size_text(html.size()));
   }
   if (options.tensorboard.empty()) return 0;
   for (const RunView& run : read.runs) {

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "tools/page/html.h"
 #include "tools/report/svg_canvas.h"
 
 namespace fsdp::tools {
@@ -37,9 +38,7 @@ const char* colour_of(const std::string& name) {
   return known == kKnown.end() ? "#c4cad1" : known->colour;
 }
 
-std::string mib(int64_t bytes) {
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
+std::string mib(int64_t bytes) { return mib_cell(static_cast<double>(bytes)).text + " MiB"; }
 
 struct Moment {
   int64_t ns = 0;
