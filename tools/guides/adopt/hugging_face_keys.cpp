@@ -292,6 +292,7 @@ void take_arguments_together(Adoption& adoption) {
   take_schedule(adoption);
   take_intervals(adoption);
   take_sharding(adoption);
+  note_on_completions(adoption);
   set_defaults(adoption);
 }
 

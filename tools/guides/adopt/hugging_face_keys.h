@@ -15,6 +15,7 @@ bool uses_fsdp(const Adoption& adoption);
 Take take_steps_to(const std::string& key);
 // What TRL's SFTConfig adds to TrainingArguments: sft_config.cpp.
 std::vector<Rule> sft_rules();
+void note_on_completions(Adoption& adoption);
 // After every key by itself. Sets the defaults of TrainingArguments that are not ours.
 void take_arguments_together(Adoption& adoption);
 

@@ -1,5 +1,7 @@
 // What SFTConfig, of TRL's SFTTrainer, has beside TrainingArguments: rows, and which of their
 // tokens are trained. Contract: tools/guides/adopt/hugging_face_keys.h.
+#include <algorithm>
+
 #include "tools/guides/adopt/hugging_face_keys.h"
 
 namespace fsdp::adopt {
@@ -72,6 +74,17 @@ std::vector<Rule> sft_rules() {
       {"chars_per_token", tokens},
       {"use_liger", leave("there is no graph compiler: kernels are fused by hand")},
   };
+}
+
+// Of SFTConfig, whose completion_only_loss is null unless something is said: then the rows decide.
+void note_on_completions(Adoption& adoption) {
+  const std::vector<Rule> rules = sft_rules();
+  const bool is_sft = std::ranges::any_of(
+      rules, [&](const Rule& rule) { return adoption.find(rule.name) != nullptr; });
+  if (!is_sft || adoption.has("data.objective")) return;
+  adoption.note(
+      "completion_only_loss is not set: of rows with prompt and completion TRL trains the "
+      "completion only; --set data.objective=sft does it here");
 }
 
 }  // namespace fsdp::adopt

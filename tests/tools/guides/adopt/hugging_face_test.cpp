@@ -338,6 +338,10 @@ TEST_CASE("adopt hf: TRL's SFTConfig") {
   CHECK(refusal("truncation_mode: keep_end\n") ==
         "a.yaml:1: truncation_mode: expected keep_start, got \"keep_end\"");
   CHECK(adopted("completion_only_loss: false\n").config.data.objective == data::Objective::kLm);
+  const std::string unsaid = "--set data.objective=sft does it here";
+  CHECK(adopted(with("false", "bfd", "false")).says(unsaid));
+  CHECK_FALSE(adopted(with("false", "bfd", "false", "false")).says(unsaid));
+  CHECK_FALSE(adopted("learning_rate: 1e-4\n").says(unsaid));  // TrainingArguments alone
 }
 
 TEST_CASE("adopt hf: a Python program is refused with the line that makes the JSON") {
