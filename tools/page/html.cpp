@@ -10,6 +10,20 @@
 #include "tools/report/svg_canvas.h"
 
 namespace fsdp::tools {
+namespace {
+
+// markup_text() has no line breaks; HTML has, where the style of the element keeps them.
+std::string lines_text(const std::string& text) {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    out += (begin > 0 ? "\n" : "") + markup_text(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
 
 Cell text_cell(const std::string& text, size_t most) {
   if (text.size() <= most) return {.text = text};
@@ -41,7 +55,7 @@ void HtmlTable::row(const std::string& name, const std::vector<Cell>& cells, boo
     if (!cell.is_number && !cell.text.empty()) texts_[i] = true;
     rows_ += cell.is_number ? "<td class=\"number\"" : "<td";
     if (!cell.tip.empty()) rows_ += " title=\"" + markup_text(cell.tip) + "\"";
-    rows_ += ">" + markup_text(cell.text);
+    rows_ += ">" + lines_text(cell.text);
     if (!cell.beside.empty()) rows_ += " <small>" + markup_text(cell.beside) + "</small>";
     rows_ += "</td>";
   }
@@ -57,20 +71,14 @@ std::string HtmlTable::html() const {
   return out + "</tr></thead>\n<tbody>\n" + rows_ + "</tbody></table></div>\n";
 }
 
-std::string paragraph(const std::string& text) { return "<p>" + markup_text(text) + "</p>\n"; }
+std::string paragraph(const std::string& text) { return "<p>" + lines_text(text) + "</p>\n"; }
 
 std::string note(const std::string& text) {
-  return "<p class=\"note\">" + markup_text(text) + "</p>\n";
+  return "<p class=\"note\">" + lines_text(text) + "</p>\n";
 }
 
 std::string preformatted(const std::string& text) {
-  std::string lines;
-  for (size_t begin = 0; begin < text.size();) {  // markup_text() has no line breaks
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines += markup_text(text.substr(begin, end - begin)) + "\n";
-    begin = end + 1;
-  }
-  return "<pre>" + lines + "</pre>\n";
+  return "<pre>" + lines_text(text) + "\n</pre>\n";
 }
 
 std::string details(const std::string& summary, const std::string& html, bool open) {

@@ -118,6 +118,7 @@ std::string left_out_html(const Report& report) {
 Report read_report(const std::vector<fs::path>& folders) {
   Report out;
   std::vector<fs::path> own, of_sweeps;
+  std::map<fs::path, std::string> ends;
   for (const fs::path& folder : folders) {
     FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
     if (!is_sweep_folder(folder)) {
@@ -127,6 +128,7 @@ Report read_report(const std::vector<fs::path>& folders) {
     out.sweeps.push_back(read_sweep_view(folder));
     const auto& runs = out.sweeps.back().runs;
     of_sweeps.insert(of_sweeps.end(), runs.begin(), runs.end());
+    ends.insert(out.sweeps.back().ends.begin(), out.sweeps.back().ends.end());
   }
   FSDP_CHECK(own.size() <= kMostRuns, "report: expected at most {} run directories, got {}",
              kMostRuns, own.size());
@@ -140,6 +142,7 @@ Report read_report(const std::vector<fs::path>& folders) {
   for (size_t i = 0; i < own.size(); ++i) {
     out.runs.push_back(read_run_view(own[i]));
     out.runs.back().name = names[i];
+    out.runs.back().end_in_sweep = ends[own[i]];
   }
   return out;
 }

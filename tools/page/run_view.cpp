@@ -119,6 +119,7 @@ std::string RunView::state(double now) const {
     return status == 0 ? "ended" + (why.empty() ? "" : ": " + why)
                        : fmt::format("ended with status {}: {}", status, why);
   }
+  if (!end_in_sweep.empty()) return end_in_sweep;
   const double seen = number_at(progress, "/seen").value_or(0);
   if (seen <= 0) return "has not ended: no finished step is known";
   const auto all = number_at(arguments, "/max_steps");

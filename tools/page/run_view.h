@@ -26,6 +26,7 @@ struct RunView {
   std::string units = {};                 // a table, as of fsdp explain
   std::string no_units = {};              // why there is none
   std::vector<int64_t> checkpoints = {};  // steps of the complete ones that are there
+  std::string end_in_sweep = {};          // "failed: status 9: ..."; "": no sweep says so
 
   bool has_ended() const { return !metrics.is_null(); }
   int ranks() const;         // 0: not known

@@ -135,20 +135,54 @@ void find_scaling(SweepView& view) {
   view.ideal = 1 / one->point.ranks;
 }
 
+// Null: the row has no such part, or the part no such column.
+const Json* part_of(const Json& row, const char* part, const std::string& column) {
+  const Json* found = row.find(part);
+  return found && found->is_object() ? found->find(column) : nullptr;
+}
+
+// With the text of the sweep's own tables where the row has it.
 Cell value_cell(const Json& row, const std::string& column) {
-  const Json* values = row.find("median");
-  const Json* value = values && values->is_object() ? values->find(column) : nullptr;
-  if (!value || value->is_null()) return {};
-  if (!value->is_number()) return text_cell(value->is_string() ? value->text() : value->dump());
+  const Json* value = part_of(row, "median", column);
+  const Json* text = part_of(row, "cells", column);
+  const bool none = !value || value->is_null();
+  if (none && !text) return {};
+  const auto shown = [&](const std::string& otherwise) { return text ? text->text() : otherwise; };
+  if (!none && !value->is_number())
+    return text_cell(shown(value->is_string() ? value->text() : value->dump()));
+  Cell cell = number_cell(none ? std::nullopt : std::optional(value->get<double>()), 0);
+  if (text) {
+    cell.text = text->text();
+    return cell;
+  }
   const double number = value->get<double>();
-  Cell cell = number_cell(number, 0);
   if (number != std::floor(number) || std::abs(number) > 1e15)
     cell.text = fmt::format("{:.5g}", number);
-  const Json* spreads = row.find("spread");
-  const Json* spread = spreads && spreads->is_object() ? spreads->find(column) : nullptr;
-  const bool spreads_out = spread && spread->is_number() && spread->get<double>() > 0;
-  if (spreads_out) cell.beside = fmt::format("± {:.2g}", spread->get<double>());
+  const Json* spread = part_of(row, "spread", column);
+  if (spread && spread->is_number() && spread->get<double>() > 0)
+    cell.beside = fmt::format("± {:.2g}", spread->get<double>());
   return cell;
+}
+
+// Those of all rows, with the text above each.
+std::vector<std::pair<std::string, std::string>> columns_of(const Json& table) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Json& row : table) {
+    const Json* median = row.find("median");
+    if (!median || !median->is_object()) continue;
+    for (const auto& [column, value] : median->items()) {
+      const Json* head = part_of(row, "heads", column);
+      const std::pair each{column, head && head->is_string() ? head->text() : column};
+      if (std::find(out.begin(), out.end(), each) == out.end()) out.push_back(each);
+    }
+  }
+  return out;
+}
+
+// "failed: status 9: why"; "" for a case that has no reason.
+std::string reason_of(const Json& row) {
+  const std::string reason = text_in(row, "reason");
+  return reason.empty() ? "" : text_in(row, "status") + ": " + reason;
 }
 
 }  // namespace
@@ -167,36 +201,32 @@ SweepView read_sweep_view(const fs::path& folder) {
                "{}: expected an object with \"case\" and \"status\", got {:.60}", file.string(),
                row.dump());
     const fs::path run = folder / text_in(row, "case") / "run1";
-    if (is_run_folder(run)) view.runs.push_back(run);
+    if (!is_run_folder(run)) continue;
+    view.runs.push_back(run);
+    view.ends[run] = reason_of(row);
   }
   find_scaling(view);
   return view;
 }
 
 std::string sweep_html(const SweepView& sweep) {
-  std::vector<std::string> columns;
-  for (const Json& row : sweep.table) {
-    const Json* median = row.find("median");
-    if (!median || !median->is_object()) continue;
-    for (const auto& [column, value] : median->items()) {
-      if (std::find(columns.begin(), columns.end(), column) == columns.end())
-        columns.push_back(column);
-    }
-  }
-  std::vector<std::string> head = {"case", "status", "ranks"};
-  head.insert(head.end(), columns.begin(), columns.end());
-  head.push_back("reason");
-  HtmlTable table(head);
+  const auto columns = columns_of(sweep.table);
+  std::vector<std::string> heads = {"case", "status", "ranks"};
+  for (const auto& [column, head] : columns) heads.push_back(head);
+  HtmlTable table(heads);
+  std::string question, reasons;
   for (const Json& row : sweep.table) {
     const Json* crowded = row.find("oversubscribed");
     Cell ranks = number_cell(number_at(row, "/ranks"), 0);
     if (crowded && crowded->is_boolean() && crowded->get<bool>()) ranks.beside = "oversubscribed";
     std::vector<Cell> cells = {text_cell(text_in(row, "status")), ranks};
-    for (const std::string& column : columns) cells.push_back(value_cell(row, column));
-    cells.push_back(text_cell(text_in(row, "reason")));
+    for (const auto& [column, head] : columns) cells.push_back(value_cell(row, column));
     table.row(text_in(row, "case"), cells, text_in(row, "status") == "failed");
+    if (question.empty()) question = text_in(row, "question");
+    if (const std::string reason = reason_of(row); !reason.empty())
+      reasons += note(text_in(row, "case") + ": " + reason);
   }
-  return table.html() +
+  return (question.empty() ? "" : paragraph(question)) + table.html() + reasons +
          note(
              "A number is the median of a case's runs; behind ± stands how far the run that is "
              "farthest from it is away.");

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,15 +27,16 @@ struct SweepView {
   std::filesystem::path folder;
   Json table;                               // table.json
   std::vector<std::filesystem::path> runs;  // the first run of each case that has one
-  std::vector<ScalingSeries> scaling = {};  // empty: none has two cases
-  double ideal = 1;                         // speed-up for each rank
+  std::map<std::filesystem::path, std::string> ends = {};  // of the runs: why a case did not run
+  std::vector<ScalingSeries> scaling = {};                 // empty: none has two cases
+  double ideal = 1;                                        // speed-up for each rank
 };
 
 bool is_sweep_folder(const std::filesystem::path& folder);
 // Error for a table that is not one of a sweep.
 SweepView read_sweep_view(const std::filesystem::path& folder);
 
-// The table as HTML, and why there is no scaling plot where there is none.
+// The question, the table and what refused cases and failed ones have said, as HTML.
 std::string sweep_html(const SweepView& sweep);
 
 }  // namespace fsdp::tools

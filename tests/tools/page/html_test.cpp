@@ -38,8 +38,9 @@ TEST_CASE("html: a long text ends between two characters, and says how long it i
   CHECK(text_cell("aaaa", 4).text == "aaaa");
 }
 
-TEST_CASE("html: lines stay lines where they are preformatted, rows are marked") {
+TEST_CASE("html: lines stay lines, rows are marked") {
   CHECK(preformatted("a\n\n  b\n") == "<pre>a\n\n  b\n</pre>\n");
+  CHECK(note("a\n b\x1b") == "<p class=\"note\">a\n b?</p>\n");
   HtmlTable table({"", "a", "b"});
   CHECK(table.empty());
   table.row("r", {{.text = "1", .is_number = true}}, true);

@@ -45,13 +45,15 @@ TEST_CASE("run view: a timeline's last step with its memory") {
 TEST_CASE("run view: a run that goes on, or died, has what is there") {
   const test::TempFolder folder;
   const fs::path run = test::begun_run(folder, "a", test::page_config("full_shard"));
-  const RunView view = read_run_view(run);
+  RunView view = read_run_view(run);
   CHECK(!view.has_ended());
   CHECK(view.ranks() == 2);
   CHECK(
       view.state(1012) ==
       "has not ended: step 3 of 9 finished; last sign of life 1970-01-01 00:16:40 UTC, 12 s before "
       "this page was made");
+  view.end_in_sweep = "failed: status 9: why";  // which a run that died has not written itself
+  CHECK(view.state(1012) == "failed: status 9: why");
   CHECK(!view.units.empty());
   fs::remove(run / "metrics.jsonl");
   folder.write("a/progress.json", "{\"seen\": 10");  // half of it
