@@ -106,10 +106,10 @@ void add_series(std::vector<ScalingSeries>& out, const std::vector<Speed>& cases
   for (const auto& group : groups) {
     std::set<double> ranks;
     for (const Speed& each : group) ranks.insert(each.point.ranks);
-    if (ranks.size() == group.size())
+    if (ranks.size() == group.size() || kind + 1 == group.front().kinds.size())
       out.push_back(series_of(group));
     else
-      add_series(out, group, kind + 1);  // no two cases have the same name
+      add_series(out, group, kind + 1);
   }
 }
 
@@ -141,18 +141,23 @@ const Json* part_of(const Json& row, const char* part, const std::string& column
   return found && found->is_object() ? found->find(column) : nullptr;
 }
 
+// The same, of a text.
+std::optional<std::string> text_of(const Json& row, const char* part, const std::string& column) {
+  const Json* found = part_of(row, part, column);
+  return found && found->is_string() ? std::optional(found->text()) : std::nullopt;
+}
+
 // With the text of the sweep's own tables where the row has it.
 Cell value_cell(const Json& row, const std::string& column) {
   const Json* value = part_of(row, "median", column);
-  const Json* text = part_of(row, "cells", column);
+  const auto text = text_of(row, "cells", column);
   const bool none = !value || value->is_null();
   if (none && !text) return {};
-  const auto shown = [&](const std::string& otherwise) { return text ? text->text() : otherwise; };
   if (!none && !value->is_number())
-    return text_cell(shown(value->is_string() ? value->text() : value->dump()));
+    return text_cell(text.value_or(value->is_string() ? value->text() : value->dump()));
   Cell cell = number_cell(none ? std::nullopt : std::optional(value->get<double>()), 0);
   if (text) {
-    cell.text = text->text();
+    cell.text = *text;
     return cell;
   }
   const double number = value->get<double>();
@@ -171,8 +176,7 @@ std::vector<std::pair<std::string, std::string>> columns_of(const Json& table) {
     const Json* median = row.find("median");
     if (!median || !median->is_object()) continue;
     for (const auto& [column, value] : median->items()) {
-      const Json* head = part_of(row, "heads", column);
-      const std::pair each{column, head && head->is_string() ? head->text() : column};
+      const std::pair each{column, text_of(row, "heads", column).value_or(column)};
       if (std::find(out.begin(), out.end(), each) == out.end()) out.push_back(each);
     }
   }

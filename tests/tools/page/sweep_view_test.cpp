@@ -72,6 +72,8 @@ TEST_CASE("sweep view: configurations say which cases are a series, not their na
   CHECK(names == std::vector<std::string>{"1-rank to 2-ranks", "1-rank-with-the-rows-of-2",
                                           "1-rank-with-the-rows-of-8", "batch=8", "batch=16",
                                           "4G1N", "4G2N"});
+  add("4G2N", 4, "lr: 1");  // of two tables, one behind the other: the name says nothing either
+  CHECK(view_of(folder, rows).scaling.back().points.size() == 2);
 }
 
 TEST_CASE("sweep view: the table, with its reasons and spreads") {
