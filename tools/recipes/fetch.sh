@@ -1,11 +1,11 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Prints the commands that fetch what the guides really train: models, texts, tokens. The recipes need
 # none of it. Nothing is fetched unless --run is given.
 #   tools/recipes/fetch.sh [--run] [chess|bloom-squad|pythia-wikitext|mistral-alpaca|fairseq-13b ...]
 # Commands: huggingface-cli (pip install huggingface_hub), wget, unzip; Python with datasets or fairseq where a
 # comment says so. Files go below the current folder.
-set -euo pipefail
-all=(chess bloom-squad pythia-wikitext mistral-alpaca fairseq-13b)
+set -eu
+all="chess bloom-squad pythia-wikitext mistral-alpaca fairseq-13b"
 
 commands_of() {
   case $1 in
@@ -51,17 +51,16 @@ fairseq-preprocess --only-source --srcdict dict.txt --trainpref wiki.train.bpe -
   --testpref wiki.test.bpe --destdir data-bin/wikitext-103-roberta-bpe-bin --workers 8
 END
       ;;
-    *) echo "fetch.sh: expected one of ${all[*]}, got $1" >&2; exit 2 ;;
+    *) echo "fetch.sh: expected one of $all, got $1" >&2; exit 2 ;;
   esac
 }
 
 run=false
-guides=()
+guides=
 for word in "$@"; do
-  if [ "$word" = --run ]; then run=true; else guides+=("$word"); fi
+  if [ "$word" = --run ]; then run=true; else guides="$guides $word"; fi
 done
-[ "${#guides[@]}" -gt 0 ] || guides=("${all[@]}")
-for guide in "${guides[@]}"; do commands_of "$guide" >/dev/null; done
-for guide in "${guides[@]}"; do
+for guide in ${guides:=$all}; do commands_of "$guide" >/dev/null; done
+for guide in $guides; do
   if $run; then commands_of "$guide" | bash -exuo pipefail; else commands_of "$guide"; fi
 done
