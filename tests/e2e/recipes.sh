@@ -13,7 +13,7 @@ for file in tools/recipes/*/*.yaml; do
     grep -q "$(basename "$file" .yaml)" "$readme" || fail "$readme does not name $file"
   done
 done
-tools/recipes/fetch.sh >commands || fail "fetch.sh ended with $?"
+sh tools/recipes/fetch.sh >commands || fail "fetch.sh ended with $?"
 bash -n commands || fail "fetch.sh: no commands: $(cat commands)"
 tools/recipes/fetch.sh chess pythia 2>/dev/null | grep . && fail "fetch.sh: commands beside a guide that it does not know"
 
@@ -37,7 +37,8 @@ sweep mistral-alpaca/compare "${two[@]}"
 close DDP FSDP train_loss 1e-6
 [ "$(cell DDP full_size_fits) $(cell FSDP full_size_fits)" = "false true" ] || fail "mistral: $(cat $table/table.csv)"
 sweep fairseq-13b/memory "${two[@]}"
-all_close train_loss 1e-6
+all_close train_loss 1e-6 sharded cpu-offload checkpoint-activations offload-activations no-reshard-after-forward as-the-guide
+all_close train_loss 1e-6 update-freq-2 all-of-them
 less checkpoint-activations sharded activation_peak
 less all-of-them cpu-offload peak_memory
 

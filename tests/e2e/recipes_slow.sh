@@ -60,7 +60,8 @@ for name in 4G1N 8G1N; do
     fail "$name has an efficiency on $cores cores: $(cell F-B-$name efficiency)"
 done
 if [ -n "${MPIRUN:-}" ]; then
-  "$FSDP" sweep tools/recipes/bloom-squad/ranks.yaml --with mpirun --out processes >log 2>&1 || fail "--with mpirun: $(cat log)"
+  $MPIRUN -n 2 "$FSDP" bench comm --expect-ranks 2 --min-busbw 0.001 >log 2>&1 &&  # the gate, no measure here
+    "$FSDP" sweep tools/recipes/bloom-squad/ranks.yaml --with mpirun --out processes >log 2>&1 || fail "--with mpirun: $(cat log)"
   table=bloom-squad-ranks one=$(cells train_loss)
   table=processes
   [ "$(cells train_loss)" = "$one" ] || fail "processes have other losses than threads: $(cells train_loss | xargs), $one"
@@ -80,11 +81,13 @@ holds "b > 0.6 * a" "a=$(cell F-CW-2G full_size_peak)" "b=$(cell F-CW-4G full_si
 sweep pythia-wikitext/units
 all_close train_loss 1e-6
 as_predicted
-less 3e8 1e8 gathers_per_step
-less 1e8 2e7 gathers_per_step
-less 2e7 1e6 gathers_per_step
-less 1e6 1e8 gathered_peak
-less 1e6 1e8 full_size_peak
+for pair in "1e8 3e8" "2e7 1e8" "5e6 2e7" "1e6 5e6"; do
+  less ${pair#* } ${pair% *} gathers_per_step
+done
+# The small model's units are of the same parts: the same order of memory as at full size.
+for pair in "1e6 5e6" "5e6 2e7" "2e7 3e8" "3e8 1e8"; do
+  for column in gathered_peak peak_memory full_size_peak; do less $pair $column; done
+done
 sweep pythia-wikitext/recompute
 all_close train_loss 1e-6
 as_predicted
@@ -114,7 +117,9 @@ sweep mistral-alpaca/lora
 close LoRA-DDP LoRA-FSDP train_loss 1e-6
 less LoRA-FSDP whole-FSDP full_size_peak
 less LoRA-FSDP LoRA-DDP full_size_peak
-grep -q '"model": ".*base-model"' mistral-alpaca-lora/LoRA-DDP/run1/run_args.json || fail "run_args.json: no folder of the model"
+for file in run_args metrics; do
+  grep -q '"model": ".*base-model"' mistral-alpaca-lora/LoRA-DDP/run1/$file.json || fail "$file.json: no folder of the model"
+done
 sweep mistral-alpaca/synthetic
 for ranks in 1 2 4; do
   holds "(l - log(1000))^2 < 0.16" "l=$(cell steps=1,ranks=$ranks train_loss)"
@@ -123,7 +128,13 @@ done
 
 # ---- fairseq-13b: GPT-3 13B ----------------------------------------------------------------------------
 sweep fairseq-13b/memory
-all_close train_loss 1e-6
+all_close train_loss 1e-6 sharded cpu-offload checkpoint-activations offload-activations no-reshard-after-forward as-the-guide
+all_close train_loss 1e-6 update-freq-2 all-of-them
+holds "2 * a == b" "a=$(cell sharded /samples)" "b=$(cell update-freq-2 /samples)"
+close update-freq-2 sharded peak_memory 1e-3
+# What tools/predict/guides.md says of eight sequences on each of eight V100.
+[ "$(cell checkpoint-activations full_size_peak | cut -c1-8),$(cells full_size_fits | awk '$2 == "true" { print $1 }' | xargs)" = \
+  "39444.77,as-the-guide all-of-them" ] || fail "13B on V100s: $(cells full_size_peak | xargs), $(cells full_size_fits | xargs)"
 less cpu-offload sharded peak_memory
 less offload-activations checkpoint-activations activation_peak
 less no-reshard-after-forward sharded gathers_per_step
@@ -169,8 +180,16 @@ for parts in 2 4; do
   close loss_mean=tokens,micro_steps=$parts loss_mean=tokens,micro_steps=1 mean_train_loss 1e-6
   holds "(a - b)^2 > 1e-6" "a=$(cell loss_mean=ranks,micro_steps=$parts mean_train_loss)" "b=$(cell loss_mean=ranks,micro_steps=1 mean_train_loss)"
 done
-sweep study/straggler
-[ "$(cell batch=3 straggler)" = "rank 0" ] || fail "straggler: $(cells straggler | xargs)"
+# Who waits for whom is a matter of time: a busy machine has three tries.
+for _ in 1 2 3; do
+  rm -rf study-straggler
+  sweep study/straggler
+  late=$(cells straggler | xargs)
+  [ "$late" = "batch=2 batch=3 rank 0 batch=4" ] && break
+done
+[ "$late" = "batch=2 batch=3 rank 0 batch=4" ] || fail "straggler: $late"
+# Of three rows rank 0 has two, as of four.
+holds "a < b && b == c" "a=$(cell batch=2 peak_memory)" "b=$(cell batch=3 peak_memory)" "c=$(cell batch=4 peak_memory)"
 sweep study/same-bits
 distinct() { cells weights_hash | grep "^fixed_order=$1," | awk '{ print $2 }' | sort -u | wc -l; }
 [ "$(distinct false) $(distinct true)" = "3 1" ] || fail "same bits: $(cells weights_hash | xargs)"

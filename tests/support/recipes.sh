@@ -35,13 +35,15 @@ holds() {
 close() { holds "(a - b)^2 <= (tolerance * b)^2" "a=$(cell "$1" "$3")" "b=$(cell "$2" "$3")" "tolerance=$4"; }
 # less CASE CASE COLUMN: the first has less than the second
 less() { holds "a < b" "a=$(cell "$1" "$3")" "b=$(cell "$2" "$3")"; }
-# all_close COLUMN TOLERANCE: of all cases
+# all_close COLUMN TOLERANCE [CASE...]: of all cases, or of those named
 all_close() {
-  local first name value
+  local column=$1 tolerance=$2 first name value
+  shift 2
   while read -r name value; do
+    [ $# = 0 ] || [[ " $* " = *" $name "* ]] || continue
     first=${first:-$value}
-    holds "(a - b)^2 <= (tolerance * b)^2" "a=$value" "b=$first" "tolerance=$2"
-  done < <(cells "$1")
+    holds "(a - b)^2 <= (tolerance * b)^2" "a=$value" "b=$first" "tolerance=$tolerance"
+  done < <(cells "$column")
 }
 # as_predicted: peaks are those that were predicted, to the byte, in each case that ran
 as_predicted() {
