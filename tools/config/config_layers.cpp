@@ -94,7 +94,9 @@ void leave_out_lost(TrainConfig& config, const Effects& effects) {
   }
 }
 
-// Keys that say which model it is, besides model.path and model.preset.
+// What says which model it is.
+constexpr const char* kPath = "model.path";
+constexpr const char* kPreset = "model.preset";
 constexpr std::array kSizes = {
     "model.model_type",   "model.vocab_size", "model.hidden_size",    "model.layers",
     "model.heads",        "model.kv_heads",   "model.head_dim",       "model.ffn",
@@ -104,8 +106,8 @@ constexpr std::array kSizes = {
 // A model that this layer names takes the place of the one that layers below describe.
 void replace_model(TrainConfig& config, Places& below) {
   const ModelSection& model = config.model;
-  const bool folder = !model.path.empty() && config.places.contains("model.path");
-  const bool preset = !model.preset.empty() && config.places.contains("model.preset");
+  const bool folder = !model.path.empty() && config.places.contains(kPath);
+  const bool preset = !model.preset.empty() && config.places.contains(kPreset);
   if (!folder && !preset) return;
   const Places given = config.places;
   std::vector<std::string> replaced;
@@ -118,10 +120,10 @@ void replace_model(TrainConfig& config, Places& below) {
   };
   const auto usual = usual_values();
   for (const char* key : kSizes) drop(key, usual.at(key));
-  drop(folder ? "model.preset" : "model.path", "");
+  drop(folder ? kPreset : kPath, "");
   config.places = given;
   if (replaced.empty()) return;
-  const std::string key = folder ? "model.path" : "model.preset";
+  const std::string key = folder ? kPath : kPreset;
   config.notes.push_back(
       fmt::format("{} ({}) takes the place of {}", key, given.at(key), fmt::join(replaced, ", ")));
 }
@@ -242,6 +244,11 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
 }
 
 }  // namespace
+
+bool says_which_model(const std::string& key) {
+  return key == kPath || key == kPreset ||
+         std::find(kSizes.begin(), kSizes.end(), key) != kSizes.end();
+}
 
 std::string with_place(const TrainConfig& config, const std::string& message) {
   const auto place = config.places.find(message.substr(0, message.find(':')));

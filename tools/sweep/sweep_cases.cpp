@@ -25,10 +25,22 @@ namespace fs = std::filesystem;
 using Layers = std::vector<const GivenKeys*>;  // a later one counts more
 using Configurations = std::vector<const config::TrainConfig*>;
 
-// Steps and epochs are both the length of a run: the one of a later layer counts.
+bool names_model(const GivenKeys& layer) {
+  const auto named = [&](const char* key) {
+    const auto found = layer.find(key);
+    return found != layer.end() && !found->second.value.empty() && found->second.value != "\"\"";
+  };
+  return named("model.path") || named("model.preset");
+}
+
+// Steps and epochs are both the length of a run: the one of a later layer counts. So it is with a
+// folder, a preset and sizes, which say which model it is.
 GivenKeys merged(const Layers& layers) {
   GivenKeys out;
   for (const GivenKeys* layer : layers) {
+    if (names_model(*layer)) {
+      std::erase_if(out, [](const auto& item) { return config::says_which_model(item.first); });
+    }
     if (layer->contains("train.steps")) out.erase("train.epochs");
     if (layer->contains("train.epochs")) out.erase("train.steps");
     for (const auto& [key, given] : *layer) out[key] = given;

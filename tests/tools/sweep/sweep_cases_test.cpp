@@ -125,6 +125,21 @@ cases: {a: {ranks: 2, fsdp.prefetch_depth: 2}}
   CHECK(test::contains(cases[0].notes[1], "left out: fsdp.prefetch_depth: 2"));
 }
 
+TEST_CASE("sweep cases: a model at full size takes the place of the small one and of its sizes") {
+  const Folder folder;
+  const auto cases = folder.cases(R"(question: why?
+include: base.yaml
+set: {model: {hidden_size: 64, heads: 4}}
+full_size: {set: {model: {preset: gpt2-124m, vocab_size: 1000}}}
+)");
+  CHECK(cases.at(0).config.model.hidden_size == 64);
+  const config::ModelSection& full = cases.at(0).full_size.value().config.model;
+  CHECK(full.preset == "gpt2-124m");
+  CHECK(full.hidden_size == 0);
+  CHECK(full.layers == 0);
+  CHECK(full.vocab_size == 1000);
+}
+
 TEST_CASE("sweep cases: paths hold in any folder") {
   const Folder folder;
   folder.write("text.txt", "some text that is trained");
