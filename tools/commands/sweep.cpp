@@ -77,6 +77,7 @@ int run(const SweepCommandOptions& options) {
       print_at_once(predicted_table(cases, options.rates));
       return status::kDone;
     }
+    this_host({.launcher = sweep.launcher});  // there is such a launcher
     if (options.out.empty()) sweep.out = usual_folder(recipe.name());
     sweep.command = command_text(options, sweep.out);
     SweepFolder(sweep.out).settle(cases);

@@ -2,7 +2,6 @@
 #include "tools/sweep/sweep_run.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -286,14 +285,20 @@ int run_sweep(const Recipe& recipe, const std::vector<SweepCase>& cases,
 std::string reason_in(const std::string& log) {
   std::string reason, last;
   bool inside = false;  // of an error of several lines
+  // Lines of dashes stand around what mpirun says, whose first line says most.
+  bool framed = false, frame_is_new = false;
   for (size_t begin = 0; begin < log.size();) {
     const size_t end = std::min(log.find('\n', begin), log.size());
     const std::string line = log.substr(begin, end - begin);
     begin = end + 1;
     if (line.find_first_not_of(' ') == std::string::npos) continue;
-    // A line of dashes says nothing.
-    if (std::any_of(line.begin(), line.end(), [](unsigned char c) { return std::isalnum(c) != 0; }))
+    if (line.find_first_not_of('-') == std::string::npos) {
+      framed = true;
+      frame_is_new = true;
+    } else if (!framed || frame_is_new) {
       last = line;
+      frame_is_new = false;
+    }
     if (line.starts_with("fsdp: ") && !line.starts_with("fsdp: note: ") &&
         !line.starts_with("fsdp: warning: ")) {
       reason = line.substr(6);

@@ -192,6 +192,8 @@ TEST_CASE("sweep run: the reason is the last error, or the last line") {
   CHECK(reason_in("fsdp: first\nfsdp: second\nfsdp: warning: x\n") == "second");
   CHECK(reason_in("a\nb\n\n") == "b");
   CHECK(reason_in("mpirun: why\n-----\n") == "mpirun: why");
+  CHECK(reason_in("ssh: x\n----\nORTE has failed.\n\n* why\n  it may\n----\n") ==
+        "ORTE has failed.");
   CHECK(reason_in("") == "");
 }
 
