@@ -8,7 +8,7 @@
   const short = value => {
     if (value == null) return "-";
     const size = Math.abs(value);
-    return size !== 0 && (size < 1e-3 || size >= 1e6) ? String(+value.toPrecision(4)).replace(/^(\d+)$/, n => (+n).toExponential(3))
+    return size !== 0 && (size < 1e-3 || size >= 1e6) ? (+value.toPrecision(4)).toExponential()
       : String(+value.toPrecision(6));
   };
 

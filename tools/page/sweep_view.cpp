@@ -45,8 +45,9 @@ std::string without_numbers(const std::string& name) {
   return out;
 }
 
-// What the cases of a series have in common. The first of these that leaves no two cases with the
-// same ranks counts.
+// What the cases of a series have in common: all settings but those that may have to follow the
+// ranks, all settings, the name. The first of these that leaves no two cases with the same ranks
+// counts.
 using Kinds = std::array<std::string, 3>;
 
 Kinds kinds_of(const fs::path& folder, const std::string& name) {
