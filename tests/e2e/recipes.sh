@@ -13,6 +13,9 @@ for file in tools/recipes/*/*.yaml; do
     grep -q "$(basename "$file" .yaml)" "$readme" || fail "$readme does not name $file"
   done
 done
+# A model of one's own takes the place of the recipe's, and the one of full size stays.
+"$FSDP" sweep tools/recipes/chess/ddp.yaml --set model.path=tools/recipes/mistral-alpaca/base-model --dry-run >dry.log 2>&1
+grep -q 'FSDP: at full size 73,148 MiB' dry.log || fail "a folder on top of chess/ddp: $(cat dry.log)"
 sh tools/recipes/fetch.sh >commands || fail "fetch.sh ended with $?"
 bash -n commands || fail "fetch.sh: no commands: $(cat commands)"
 tools/recipes/fetch.sh chess pythia 2>/dev/null | grep . && fail "fetch.sh: commands beside a guide that it does not know"
