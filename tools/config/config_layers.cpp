@@ -2,7 +2,6 @@
 // later layer takes the place of what a layer below it says, and may take its effect away
 // (effects.h). Contract: tools/config/config.h. One layer: config_reader.h.
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -94,20 +93,24 @@ void leave_out_lost(TrainConfig& config, const Effects& effects) {
   }
 }
 
-// What says which model it is.
-constexpr const char* kPath = "model.path";
-constexpr const char* kPreset = "model.preset";
-constexpr std::array kSizes = {
-    "model.model_type",   "model.vocab_size", "model.hidden_size",    "model.layers",
-    "model.heads",        "model.kv_heads",   "model.head_dim",       "model.ffn",
-    "model.activation",   "model.rope_theta", "model.tie_embeddings", "model.norm_epsilon",
-    "model.max_positions"};
+// The keys of sizes, which say which model it is where neither a folder nor a preset does.
+std::vector<std::string> size_keys() {
+  const TrainConfig c;
+  const ModelSection& m = c.model;
+  const auto keys = [&](const auto&... members) {
+    return std::vector<std::string>{key_of(c, members)...};
+  };
+  return keys(m.model_type, m.vocab_size, m.hidden_size, m.layers, m.heads, m.kv_heads, m.head_dim,
+              m.ffn, m.activation, m.rope_theta, m.tie_embeddings, m.norm_epsilon, m.max_positions);
+}
 
 // A model that this layer names takes the place of the one that layers below describe.
 void replace_model(TrainConfig& config, Places& below) {
   const ModelSection& model = config.model;
-  const bool folder = !model.path.empty() && config.places.contains(kPath);
-  const bool preset = !model.preset.empty() && config.places.contains(kPreset);
+  const std::string path_key = key_of(config, model.path),
+                    preset_key = key_of(config, model.preset);
+  const bool folder = !model.path.empty() && config.places.contains(path_key);
+  const bool preset = !model.preset.empty() && config.places.contains(preset_key);
   if (!folder && !preset) return;
   const Places given = config.places;
   std::vector<std::string> replaced;
@@ -119,11 +122,11 @@ void replace_model(TrainConfig& config, Places& below) {
     apply_override(config, key + "=" + usual);
   };
   const auto usual = usual_values();
-  for (const char* key : kSizes) drop(key, usual.at(key));
-  drop(folder ? kPreset : kPath, "");
+  for (const std::string& key : size_keys()) drop(key, usual.at(key));
+  drop(folder ? preset_key : path_key, "");
   config.places = given;
   if (replaced.empty()) return;
-  const std::string key = folder ? kPath : kPreset;
+  const std::string key = folder ? path_key : preset_key;
   config.notes.push_back(
       fmt::format("{} ({}) takes the place of {}", key, given.at(key), fmt::join(replaced, ", ")));
 }
@@ -246,8 +249,10 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
 }  // namespace
 
 bool says_which_model(const std::string& key) {
-  return key == kPath || key == kPreset ||
-         std::find(kSizes.begin(), kSizes.end(), key) != kSizes.end();
+  const TrainConfig c;
+  std::vector<std::string> keys = size_keys();
+  keys.insert(keys.end(), {key_of(c, c.model.path), key_of(c, c.model.preset)});
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 std::string with_place(const TrainConfig& config, const std::string& message) {

@@ -146,7 +146,8 @@ FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const Ful
                             Layers layers, int ranks, std::vector<std::string>& notes) {
   if (common) layers.push_back(&common->set);
   layers.push_back(&own.set);
-  FullSizeCase out = {.config = configuration(recipe, layers, notes),
+  std::vector<std::string> own_notes;
+  FullSizeCase out = {.config = configuration(recipe, layers, own_notes),
                       .ranks = own.ranks > 0                 ? own.ranks
                                : common && common->ranks > 0 ? common->ranks
                                                              : ranks,
@@ -157,6 +158,11 @@ FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const Ful
     fail("{}: full_size: {}", own.gpu.empty() && common ? common->place : own.place, error.what());
   }
   config::step_shape(out.config, out.ranks);
+  // Another model than the one that is trained is what full_size is for.
+  std::erase_if(own_notes, [](const std::string& note) {
+    return note.starts_with("model.") && note.find(" takes the place of ") != note.npos;
+  });
+  notes.insert(notes.end(), own_notes.begin(), own_notes.end());
   return out;
 }
 
@@ -165,13 +171,15 @@ SweepCase case_of(const Recipe& recipe, const NamedCase& named) {
   try {
     SweepCase out = {.name = named.name, .ranks = ranks_in(recipe, layers)};
     out.config = configuration(recipe, layers, out.notes);
-    if (!recipe.cases.empty()) check_effects(named.keys, {&out.config});
+    // What is typed may take the effect of a case's keys away: that is a note.
+    const bool alone = recipe.typed.empty();
+    if (alone && !recipe.cases.empty()) check_effects(named.keys, {&out.config});
     check_case(out.config, out.ranks, !recipe.evaluate.empty());
     const FullSize* const common = recipe.full_size ? &*recipe.full_size : nullptr;
     if (named.full_size || common) {
       const FullSize own = named.full_size.value_or(FullSize());
       out.full_size = full_size_case(recipe, own, common, layers, out.ranks, out.notes);
-      check_effects(own.set, {&out.full_size->config});
+      if (alone) check_effects(own.set, {&out.full_size->config});
     }
     // A run that goes on may be started in another folder.
     out.config.places.clear();
@@ -246,7 +254,7 @@ void check_common_effects(const Recipe& recipe, const std::vector<SweepCase>& ca
     all.push_back(&each.config);
     if (each.full_size) full.push_back(&each.full_size->config);
   }
-  check_effects(recipe.set, all);
+  if (recipe.typed.empty()) check_effects(recipe.set, all);
   for (const auto& [varied, place] : recipe.grid) {
     check_effect(varied.key, {varied.values.front(), place}, all);
   }
