@@ -162,7 +162,9 @@ FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const Ful
   std::erase_if(own_notes, [](const std::string& note) {
     return note.starts_with("model.") && note.find(" takes the place of ") != note.npos;
   });
-  notes.insert(notes.end(), own_notes.begin(), own_notes.end());
+  for (const std::string& note : own_notes) {
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  }
   return out;
 }
 
