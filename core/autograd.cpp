@@ -98,22 +98,22 @@ Tensor on_gradient(const Tensor& x, std::string name, std::function<void()> hook
   return y;
 }
 
-GradientTarget Parameter::begin_gradient(bool several) {
+GradientTarget Parameter::begin_gradient(bool several, const AllocateGradient& allocate) {
   const bool first = !gradient_.defined();
-  if (first) {
-    gradient_ = gradient_memory_
-                    ? gradient_memory_()
-                    : Tensor::empty(value().backend(), shape_, accumulation_dtype(value().dtype()),
-                                    MemoryCategory::kGradient);
-  }
   const DType wide = accumulation_dtype(value().dtype());
+  const auto wide_memory = [&] {
+    Backend& backend = value().backend();
+    return allocate ? allocate(backend, shape_, wide)
+                    : Tensor::empty(backend, shape_, wide, MemoryCategory::kGradient);
+  };
+  if (first) gradient_ = gradient_memory_ ? gradient_memory_() : wide_memory();
   if (gradient_.dtype() == wide) return {gradient_, !first};
   if (wide_.defined()) return {wide_, true};
   // Kernels store in the dtype of their operands; any other goes through the accumulation dtype.
   const bool direct = gradient_.dtype() == value().dtype();
   if (direct && first && !several && pending_uses_ <= 1) return {gradient_, false};
   Backend& backend = gradient_.backend();
-  wide_ = Tensor::empty(backend, shape_, wide, MemoryCategory::kGradient);
+  wide_ = wide_memory();
   if (!first) backend.run(backend.compute_stream(), CastArgs{gradient_, wide_});
   return {wide_, !first};
 }

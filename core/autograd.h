@@ -169,10 +169,17 @@ class Parameter {
 
   // Whether an op that uses this parameter now has to record its gradient.
   bool recording() const { return trainable_ && tape_ != nullptr && tape_->recording(); }
+  // The parameter right behind which this one is to lie in a flat buffer that holds both, so that
+  // an op can take the two as one (core/parameter_span.h); null: none. See FlatLayout.
+  void set_predecessor(const Parameter* parameter) { predecessor_ = parameter; }
+  const Parameter* predecessor() const { return predecessor_; }
+
   // Forward: one more backward contribution will come. Only when recording().
   void add_use() { ++pending_uses_; }
   // Backward: where to write this contribution. `several`: it will be written in pieces.
-  GradientTarget begin_gradient(bool several = false);
+  // `allocate`: gives the memory that nobody supplies.
+  using AllocateGradient = std::function<Tensor(Backend&, Shape, DType)>;
+  GradientTarget begin_gradient(bool several = false, const AllocateGradient& allocate = nullptr);
   void end_gradient();
   int pending_uses() const { return pending_uses_; }
 
@@ -199,6 +206,7 @@ class Parameter {
   Tensor gradient_;  // in the dtype of that memory
   Tensor wide_;  // accumulation dtype, while contributions add up to a gradient of another dtype
   int pending_uses_ = 0;
+  const Parameter* predecessor_ = nullptr;
 };
 
 }  // namespace fsdp

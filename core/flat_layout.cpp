@@ -2,13 +2,53 @@
 #include "core/flat_layout.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 
 namespace fsdp {
 namespace {
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t blocks_of(int64_t numel) { return round_up(numel, kNormBlock) / kNormBlock; }
+
+// As given, but behind each parameter the one whose predecessor it is.
+std::vector<Parameter*> in_layout_order(const std::vector<Parameter*>& given) {
+  const std::set<const Parameter*> all(given.begin(), given.end());
+  std::map<const Parameter*, Parameter*> behind;
+  for (Parameter* p : given) {
+    if (all.contains(p->predecessor())) behind.emplace(p->predecessor(), p);
+  }
+  std::vector<Parameter*> out;
+  for (Parameter* first : given) {
+    const auto place = behind.find(first->predecessor());
+    if (place != behind.end() && place->second == first) continue;
+    for (Parameter* p = first; p; p = behind[p]) out.push_back(p);
+  }
+  return out;
+}
+
+// Whether `parameter`, which comes behind `before`, is joined to it.
+bool joins(const FlatParameter& before, const Parameter& parameter) {
+  return parameter.predecessor() == before.parameter && before.numel % kFlatAlignment == 0;
+}
+
+// The parts of `extents`, which are in order, that lie in the `count` elements from `begin` on.
+std::vector<ShardPiece> pieces_of(const std::vector<FlatParameter>& extents, int64_t begin,
+                                  int64_t count) {
+  const int64_t end = begin + count;
+  std::vector<ShardPiece> out;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const FlatParameter& p = extents[i];
+    const int64_t first = std::max(begin, p.offset);
+    const int64_t last = std::min(end, p.offset + p.numel);
+    if (first >= last) continue;
+    out.push_back({static_cast<int>(i), first - p.offset, first - begin, last - first});
+  }
+  return out;
 }
 
 }  // namespace
@@ -19,28 +59,33 @@ FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, int shards, in
   FSDP_CHECK(shards > 0, "[flat_layout] shards: expected at least 1, got {}", shards);
   FSDP_CHECK(parts_of_shard > 0, "[flat_layout] parts of a shard: expected at least 1, got {}",
              parts_of_shard);
-  int64_t offset = 0;
-  for (Parameter* parameter : parameters) {
-    parameters_.push_back({parameter, offset, parameter->numel()});
+  int64_t end = 0;
+  for (Parameter* parameter : in_layout_order(parameters)) {
+    const FlatParameter* before = parameters_.empty() ? nullptr : &parameters_.back();
+    if (!before || !joins(*before, *parameter)) end = round_up(end, alignment);
+    parameters_.push_back({parameter, end, parameter->numel()});
     parameter_numel_ += parameter->numel();
-    offset = round_up(offset + parameter->numel(), alignment);
+    end += parameter->numel();
   }
-  shard_numel_ = round_up(round_up(offset, alignment * shards) / shards,
+  shard_numel_ = round_up(round_up(end, alignment * shards) / shards,
                           std::lcm(alignment, int64_t{parts_of_shard}));
 }
 
-std::vector<ShardPiece> FlatLayout::pieces(int shard) const {
-  const int64_t begin = shard * shard_numel_;
-  const int64_t end = begin + shard_numel_;
-  std::vector<ShardPiece> out;
+std::vector<FlatParameter> FlatLayout::joined() const {
+  std::vector<FlatParameter> out;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const FlatParameter& p = parameters_[i];
-    const int64_t first = std::max(begin, p.offset);
-    const int64_t last = std::min(end, p.offset + p.numel);
-    if (first >= last) continue;
-    out.push_back({static_cast<int>(i), first - p.offset, first - begin, last - first});
+    if (i > 0 && joins(parameters_[i - 1], *p.parameter)) {
+      out.back().numel += p.numel;
+    } else {
+      out.push_back(p);
+    }
   }
   return out;
+}
+
+std::vector<ShardPiece> FlatLayout::pieces(int shard) const {
+  return pieces_of(parameters_, shard * shard_numel_, shard_numel_);
 }
 
 std::vector<ShardSegment> FlatLayout::segments(int shard) const {
@@ -69,7 +114,7 @@ std::vector<ParameterRun> FlatLayout::runs(int shard, std::string_view suffix) c
 
 std::vector<std::pair<int64_t, int64_t>> FlatLayout::spans(int shard) const {
   std::vector<std::pair<int64_t, int64_t>> out;
-  for (const ShardPiece& piece : pieces(shard)) {
+  for (const ShardPiece& piece : pieces_of(joined(), shard * shard_numel_, shard_numel_)) {
     out.emplace_back(piece.shard_begin, piece.shard_begin + piece.count);
   }
   return out;
@@ -78,12 +123,11 @@ std::vector<std::pair<int64_t, int64_t>> FlatLayout::spans(int shard) const {
 std::vector<int64_t> FlatLayout::first_blocks(int shard) const {
   FSDP_CHECK(alignment_ % kNormBlock == 0,
              "[flat_layout] blocks: expected an alignment of {}, got {}", kNormBlock, alignment_);
+  const std::vector<FlatParameter> all = joined();
   std::vector<int64_t> before = {0};  // blocks of the parameters before each
-  for (const FlatParameter& p : parameters_) {
-    before.push_back(before.back() + round_up(p.numel, kNormBlock) / kNormBlock);
-  }
+  for (const FlatParameter& p : all) before.push_back(before.back() + blocks_of(p.numel));
   std::vector<int64_t> out;
-  for (const ShardPiece& piece : pieces(shard)) {
+  for (const ShardPiece& piece : pieces_of(all, shard * shard_numel_, shard_numel_)) {
     out.push_back(before[static_cast<size_t>(piece.parameter)] +
                   piece.parameter_begin / kNormBlock);
   }
@@ -92,7 +136,7 @@ std::vector<int64_t> FlatLayout::first_blocks(int shard) const {
 
 int64_t FlatLayout::blocks() const {
   int64_t blocks = 0;
-  for (const FlatParameter& p : parameters_) blocks += round_up(p.numel, kNormBlock) / kNormBlock;
+  for (const FlatParameter& p : joined()) blocks += blocks_of(p.numel);
   return blocks;
 }
 

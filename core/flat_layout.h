@@ -10,6 +10,12 @@
 // Every parameter starts at a multiple of the alignment; so does every shard. Gaps and padding are
 // never read: their contents are undefined. A shard may be cut into equal parts, one for each
 // replica that adds it up.
+//
+// Parameters lie in the order in which they are given, except that one with a predecessor among
+// them lies behind that one. A predecessor of a multiple of kFlatAlignment elements is joined: no
+// gap comes behind it, whatever the alignment, and an op can take the two as one tensor:
+//
+//   | q.weight | k.weight | v.weight | q.bias | k.bias | v.bias | out.weight | gap | ...
 #pragma once
 
 #include <memory>
@@ -54,15 +60,18 @@ class FlatLayout {
   std::vector<ShardSegment> segments(int shard) const;
   // The pieces of a shard with what numbers by chance are keyed by; `suffix`: after every name.
   std::vector<ParameterRun> runs(int shard, std::string_view suffix = "") const;
-  // A shard's elements without gaps and padding.
+  // A shard's elements without gaps and padding; parameters that are joined, as one.
   std::vector<std::pair<int64_t, int64_t>> spans(int shard) const;
   // Where the kNormBlock blocks of each span count among those of all parameters, which are
-  // numbered through in layout order, whatever the number of shards. Needs an alignment that keeps
-  // shards from cutting blocks.
+  // numbered through in layout order, whatever the number of shards. Parameters that are joined are
+  // cut into blocks as one. Needs an alignment that keeps shards from cutting blocks.
   std::vector<int64_t> first_blocks(int shard) const;
   int64_t blocks() const;
 
  private:
+  // Parameters that are joined as one, by the first of them; any other by itself.
+  std::vector<FlatParameter> joined() const;
+
   std::vector<FlatParameter> parameters_;
   int shards_;
   int64_t parameter_numel_ = 0;

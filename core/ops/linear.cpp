@@ -1,20 +1,49 @@
 // Linear layer: y = x W + b, dx = dy W^T, dW = x^T dy, db = column sums of dy. A term added to
-// another layer's result passes that one's gradient through.
+// another layer's result passes that one's gradient through. Several layers whose parameters lie
+// side by side are one whose W and b are longer.
 #include "core/ops/linear.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/ops/check.h"
+#include "core/parameter_span.h"
 #include "core/recompute.h"
 
 namespace fsdp::ops {
 namespace {
 
+// Of one layer, or of several.
+struct Weights {
+  ParameterSpan weight;
+  std::optional<ParameterSpan> bias;
+  WeightLayout layout = WeightLayout::kOutIn;
+
+  explicit Weights(const LinearWeights& w) : weight(w.weight), layout(w.layout) {
+    if (w.bias) bias.emplace(*w.bias);
+  }
+  explicit Weights(const std::vector<LinearWeights>& layers) : weight(weights_of(layers)) {
+    if (layers[0].bias) bias.emplace(biases_of(layers));
+  }
+  static std::vector<Parameter*> weights_of(const std::vector<LinearWeights>& layers) {
+    std::vector<Parameter*> out;
+    for (const LinearWeights& layer : layers) out.push_back(&layer.weight);
+    return out;
+  }
+  static std::vector<Parameter*> biases_of(const std::vector<LinearWeights>& layers) {
+    std::vector<Parameter*> out;
+    for (const LinearWeights& layer : layers) out.push_back(layer.bias);
+    return out;
+  }
+};
+
 struct LinearExtents {
   int64_t rows, in, out;
 };
 
-LinearExtents check_linear(const Tensor& x, const LinearWeights& w) {
+LinearExtents check_linear(const Tensor& x, const Weights& w) {
   const bool out_in = w.layout == WeightLayout::kOutIn;
-  const Shape& shape = w.weight.shape();
+  const Shape shape = w.weight.shape();
   FSDP_CHECK(shape.rank() == 2, "[linear] weight {}: expected rank 2, got {}", w.weight.name(),
              shape.str());
   const LinearExtents e = {x.shape().rows(), x.shape().last(), out_in ? shape[0] : shape[1]};
@@ -25,7 +54,7 @@ LinearExtents check_linear(const Tensor& x, const LinearWeights& w) {
   return e;
 }
 
-void weight_gradient(const SavedValue& x, const Tensor& dy, const LinearWeights& w,
+void weight_gradient(const SavedValue& x, const Tensor& dy, const Weights& w,
                      const LinearExtents& e) {
   Backend& backend = dy.backend();
   Stream& stream = backend.compute_stream();
@@ -49,7 +78,7 @@ void weight_gradient(const SavedValue& x, const Tensor& dy, const LinearWeights&
   }
 }
 
-Tensor input_gradient(const Tensor& dy, const Shape& shape, const LinearWeights& w,
+Tensor input_gradient(const Tensor& dy, const Shape& shape, const Weights& w,
                       const LinearExtents& e) {
   Backend& backend = dy.backend();
   Tensor dx = Tensor::empty(backend, shape, dy.dtype());
@@ -62,9 +91,7 @@ Tensor input_gradient(const Tensor& dy, const Shape& shape, const LinearWeights&
   return dx;
 }
 
-}  // namespace
-
-Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
+Tensor linear_of(const Tensor& x, const Weights& w, Activation activation) {
   const LinearExtents e = check_linear(x, w);
   Backend& backend = x.backend();
   Stream& stream = backend.compute_stream();
@@ -74,11 +101,12 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
   if (activation != Activation::kNone) pre = Tensor::empty(backend, out_shape, x.dtype());
   Tensor y2 = y.view(Shape{e.rows, e.out});
   Tensor pre2 = pre.defined() ? pre.view(y2.shape()) : Tensor();
+  const Tensor bias = w.bias ? w.bias->value() : Tensor();
   backend.run(stream, MatmulArgs{.a = x.view(Shape{e.rows, e.in}),
                                  .b = w.weight.value(),
                                  .c = y2,
                                  .transpose_b = w.layout == WeightLayout::kOutIn,
-                                 .bias = w.bias ? &w.bias->value() : nullptr,
+                                 .bias = w.bias ? &bias : nullptr,
                                  .activation = activation,
                                  .pre_activation = pre.defined() ? &pre2 : nullptr});
 
@@ -115,11 +143,31 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
   return y;
 }
 
-Tensor add_linear(const Tensor& y, Tensor x, const LinearWeights& w, double scale) {
+}  // namespace
+
+Tensor linear(const Tensor& x, const LinearWeights& weights, Activation activation) {
+  return linear_of(x, Weights(weights), activation);
+}
+
+Tensor linear(const Tensor& x, const std::vector<LinearWeights>& layers) {
+  return linear_of(x, Weights(layers), Activation::kNone);
+}
+
+bool side_by_side(const std::vector<LinearWeights>& layers) {
+  const auto same_kind = [&](const LinearWeights& layer) {
+    return layer.layout == WeightLayout::kOutIn && !layer.bias == !layers[0].bias;
+  };
+  return std::all_of(layers.begin(), layers.end(), same_kind) &&
+         ParameterSpan::side_by_side(Weights::weights_of(layers)) &&
+         (!layers[0].bias || ParameterSpan::side_by_side(Weights::biases_of(layers)));
+}
+
+Tensor add_linear(const Tensor& y, Tensor x, const LinearWeights& weights, double scale) {
+  const Weights w(weights);
   const LinearExtents e = check_linear(x, w);
   check_shape("add_linear", "y", y.shape(), with_last(x.shape(), e.out));
   check_dtype("add_linear", "y", y.dtype(), x.dtype());
-  FSDP_CHECK(w.bias == nullptr, "[add_linear] bias: expected none");
+  FSDP_CHECK(!w.bias, "[add_linear] bias: expected none");
   FSDP_CHECK(scale != 0, "[add_linear] scale: expected anything but 0");
   Backend& backend = x.backend();
   Stream& stream = backend.compute_stream();

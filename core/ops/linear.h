@@ -1,6 +1,8 @@
 // Linear layer with optional bias and activation, and the low-rank term that LoRA adds to one.
 #pragma once
 
+#include <vector>
+
 #include "core/autograd.h"
 
 namespace fsdp::ops {
@@ -19,6 +21,15 @@ struct LinearWeights {
 // y (..., out) = activation(x W + b). Saves x, and x W + b when there is an activation.
 Tensor linear(const Tensor& x,  // (..., in)
               const LinearWeights& weights, Activation activation = Activation::kNone);
+
+// The same of several layers at once, each (out, in): their results side by side in rows,
+// (..., sum of out). One product forward, one each for the gradients of x and of the weights.
+// Error unless side_by_side(layers).
+Tensor linear(const Tensor& x,  // (..., in)
+              const std::vector<LinearWeights>& layers);
+// Whether that is possible: the weights lie side by side in memory, the biases, of all or none, too
+// (core/parameter_span.h).
+bool side_by_side(const std::vector<LinearWeights>& layers);
 
 // y + scale * x W, in the memory of y; x is scaled in place and saved. Nobody else may need their
 // values: what linear() has just returned. W has no bias.

@@ -154,6 +154,76 @@ TEST_CASE("segments carry the decay flag of their parameter; spans leave gaps ou
   CHECK(second[1].first == 0);
 }
 
+// Layers of weight, bias, weight, bias, weight, bias, as q, k and v are registered; a norm's
+// weight.
+Parameters three_layers(int64_t channels, std::vector<int64_t> rows) {
+  Parameters out =
+      make_parameters({Shape{rows[0], channels}, Shape{rows[0]}, Shape{rows[1], channels},
+                       Shape{rows[1]}, Shape{rows[2], channels}, Shape{rows[2]}, Shape{channels}});
+  for (size_t i = 2; i < 6; ++i) out[i]->set_predecessor(out[i - 2].get());
+  return out;
+}
+
+TEST_CASE("a parameter lies behind its predecessor, without a gap, whatever the alignment") {
+  const Parameters parameters = three_layers(64, {128, 64, 64});
+  for (const int64_t alignment : {kFlatAlignment, int64_t{kNormBlock}}) {
+    CAPTURE(alignment);
+    const FlatLayout layout(pointers(parameters), 2, alignment);
+    const std::vector<FlatParameter>& all = layout.parameters();
+    const std::vector<size_t> order = {0, 2, 4, 1, 3, 5, 6};
+    for (size_t i = 0; i < order.size(); ++i) CHECK(all[i].parameter == parameters[order[i]].get());
+    CHECK(all[1].offset == 8192);
+    CHECK(all[2].offset == 12288);
+    CHECK(all[3].offset == 16384);
+    CHECK(all[4].offset == 16384 + 128);
+    CHECK(all[5].offset == 16384 + 192);
+    CHECK(all[6].offset == 16384 + (alignment == kFlatAlignment ? 256 : 1024));
+    check_cover(layout);
+  }
+}
+
+TEST_CASE("a predecessor that does not fill whole lines is not joined; nor is one elsewhere") {
+  const Parameters odd = three_layers(5, {3, 2, 2});
+  const FlatLayout layout(pointers(odd), 1);
+  CHECK(layout.parameters()[1].parameter == odd[2].get());
+  CHECK(layout.parameters()[1].offset == 64);
+  CHECK(layout.spans(0).size() == 7);
+  const Parameters even = three_layers(64, {1, 1, 1});
+  std::vector<Parameter*> without_first = pointers(even);
+  without_first.erase(without_first.begin());
+  const FlatLayout rest(without_first, 1);
+  CHECK(rest.parameters()[0].parameter == even[1].get());
+  CHECK(rest.parameters()[3].parameter == even[2].get());
+  CHECK(rest.parameters()[4].parameter == even[4].get());
+}
+
+TEST_CASE("norm blocks of joined parameters are cut as of one, for any number of shards") {
+  const Parameters parameters = three_layers(64, {17, 9, 9});  // 1088, 576, 576: no whole blocks
+  const FlatLayout one(pointers(parameters), 1, kNormBlock);
+  CHECK(one.spans(0)[0] == std::pair<int64_t, int64_t>{0, 2240});
+  CHECK(one.blocks() == 3 + 1 + 1 + 1 + 1);  // the biases are no multiples of 64: a block each
+  for (const int shards : {1, 2, 3, 4}) {
+    CAPTURE(shards);
+    const FlatLayout layout(pointers(parameters), shards, kNormBlock);
+    CHECK(layout.blocks() == one.blocks());
+    std::vector<int64_t> seen, numel;
+    for (int shard = 0; shard < shards; ++shard) {
+      const auto spans = layout.spans(shard);
+      const auto first = layout.first_blocks(shard);
+      REQUIRE(first.size() == spans.size());
+      for (size_t i = 0; i < spans.size(); ++i) {
+        CHECK(spans[i].first % kNormBlock == 0);
+        for (int64_t at = spans[i].first; at < spans[i].second; at += kNormBlock) {
+          seen.push_back(first[i] + (at - spans[i].first) / kNormBlock);
+          numel.push_back(std::min<int64_t>(kNormBlock, spans[i].second - at));
+        }
+      }
+    }
+    CHECK(seen == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6});
+    CHECK(numel == std::vector<int64_t>{1024, 1024, 192, 17, 9, 9, 64});
+  }
+}
+
 TEST_CASE("no shards are refused") {
   CHECK(test::error_of([] { FlatLayout({}, 1, 64, 0); }) ==
         "[flat_layout] parts of a shard: expected at least 1, got 0");

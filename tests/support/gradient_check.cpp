@@ -70,6 +70,26 @@ Parameter& GradientCheck::parameter(const std::string& name, Shape shape, double
   return *owned_.back();
 }
 
+std::vector<Parameter*> GradientCheck::side_by_side(const std::string& name,
+                                                    const std::vector<Shape>& shapes) {
+  std::vector<Parameter*> out;
+  int64_t total = 0;
+  for (const Shape& shape : shapes) {
+    out.push_back(&parameter(name + std::to_string(out.size()), shape));
+    total += shape.numel();
+  }
+  const Tensor all = Tensor::empty(backend_, Shape{total}, DType::kF64);
+  int64_t first = 0;
+  for (Variable& v : variables_) {
+    if (std::find(out.begin(), out.end(), v.parameter) == out.end()) continue;
+    v.tensor = all.slice(first, v.shape);
+    v.tensor.write(v.values.data());
+    v.parameter->set_value(v.tensor);
+    first += v.shape.numel();
+  }
+  return out;
+}
+
 void GradientCheck::attach(Parameter& parameter, double low, double high) {
   add(parameter.name(), parameter.shape(), low, high, &parameter);
 }

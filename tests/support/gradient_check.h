@@ -36,6 +36,8 @@ class GradientCheck {
   // Uniform in [low, high).
   void input(const std::string& name, Shape shape, double low = -1, double high = 1);
   Parameter& parameter(const std::string& name, Shape shape, double low = -1, double high = 1);
+  // Several whose values lie side by side in one storage.
+  std::vector<Parameter*> side_by_side(const std::string& name, const std::vector<Shape>& shapes);
   // Takes over a parameter of a module.
   void attach(Parameter& parameter, double low = -1, double high = 1);
 

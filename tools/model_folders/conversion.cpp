@@ -121,7 +121,7 @@ class Source {
       const FlatLayout layout(unit.parameters, options_.shards);
       for (size_t i = 0; i < shards; ++i) {
         for (const ShardPiece& piece : layout.pieces(static_cast<int>(i))) {
-          const Parameter& p = *unit.parameters[static_cast<size_t>(piece.parameter)];
+          const Parameter& p = *layout.parameters()[static_cast<size_t>(piece.parameter)].parameter;
           add_piece(plan, i, p, piece);
         }
       }

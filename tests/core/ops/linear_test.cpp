@@ -200,6 +200,81 @@ TEST_CASE("linear: wrong shapes and dtypes are named") {
         "[linear] blocks.0.mlp.up.weight: expected bf16, got f32");
 }
 
+// ---------------------------------------------------------------------------- Several at once
+
+std::vector<ops::LinearWeights> layers_of(const std::vector<Parameter*>& weights,
+                                          const std::vector<Parameter*>& biases) {
+  std::vector<ops::LinearWeights> layers;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    layers.push_back({.weight = *weights[i], .bias = biases.empty() ? nullptr : biases[i]});
+  }
+  return layers;
+}
+
+TEST_CASE("linear: layers side by side, their gradients against finite differences") {
+  cpu::CpuBackend backend;
+  for (const bool bias : {false, true}) {
+    CAPTURE(bias);
+    test::GradientCheck check(backend);
+    check.input("x", Shape{2, 3, 5});
+    const auto weights = check.side_by_side("w", {Shape{7, 5}, Shape{2, 5}, Shape{3, 5}});
+    std::vector<Parameter*> biases;
+    if (bias) biases = check.side_by_side("b", {Shape{7}, Shape{2}, Shape{3}});
+    const auto layers = layers_of(weights, biases);
+    const auto once = [&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{ops::linear(in[0], layers)};
+    };
+    const auto twice = [&](const std::vector<Tensor>& in) {  // the second use adds
+      return std::vector<Tensor>{ops::linear(in[0], layers), ops::linear(in[0], layers)};
+    };
+    check.run(once);
+    check.run(twice);
+    for (Parameter* w : weights) w->set_trainable(false);
+    check.run(once);
+  }
+}
+
+TEST_CASE("linear: layers side by side give what each gives, in one product for each purpose") {
+  cpu::CpuBackend cpu;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    CAPTURE(name_of(dtype));
+    const Tensor values = test::random_tensor(cpu, Shape{12, 5}, dtype, 2);
+    Parameter a("a", Shape{7, 5}, {}, true), b("b", Shape{5, 5}, {}, true);
+    a.set_value(values.slice(0, a.shape()));
+    b.set_value(values.slice(35, b.shape()));
+    const Tensor x = test::random_tensor(cpu, Shape{2, 3, 5}, dtype, 1);
+    const std::vector<double> both = ops::linear(x, layers_of({&a, &b}, {})).to_doubles();
+    const std::vector<double> of_a = ops::linear(x, {.weight = a}).to_doubles();
+    const std::vector<double> of_b = ops::linear(x, {.weight = b}).to_doubles();
+    for (size_t row = 0; row < 6; ++row) {
+      for (size_t i = 0; i < 12; ++i) {
+        const double expected = i < 7 ? of_a[row * 7 + i] : of_b[row * 5 + i - 7];
+        CHECK(std::abs(both[row * 12 + i] - expected) <= 16 * test::unit_roundoff(dtype));
+      }
+    }
+  }
+}
+
+TEST_CASE("linear: what is side by side") {
+  cpu::CpuBackend backend;
+  const Tensor values = test::random_tensor(backend, Shape{100}, DType::kF32, 2);
+  Parameter a("a", Shape{4, 5}, {}, true), b("b", Shape{2, 5}, {}, true);
+  Parameter a_bias("a.bias", Shape{4}, {}, false), b_bias("b.bias", Shape{2}, {}, false);
+  a.set_value(values.slice(0, a.shape()));
+  b.set_value(values.slice(20, b.shape()));
+  a_bias.set_value(values.slice(30, a_bias.shape()));
+  b_bias.set_value(values.slice(34, b_bias.shape()));
+  CHECK(ops::side_by_side(layers_of({&a, &b}, {})));
+  CHECK(ops::side_by_side(layers_of({&a, &b}, {&a_bias, &b_bias})));
+  CHECK_FALSE(ops::side_by_side(layers_of({&b, &a}, {})));
+  CHECK_FALSE(ops::side_by_side(layers_of({&a, &b}, {&a_bias, nullptr})));
+  CHECK_FALSE(ops::side_by_side(layers_of({&a, &b}, {&b_bias, &a_bias})));
+  CHECK_FALSE(ops::side_by_side({{.weight = a, .layout = WeightLayout::kInOut},
+                                 {.weight = b, .layout = WeightLayout::kInOut}}));
+  b.set_trainable(false);
+  CHECK_FALSE(ops::side_by_side(layers_of({&a, &b}, {})));
+}
+
 // ---------------------------------------------------------------------------- A term on top
 
 TEST_CASE("add_linear: gradients of both results and of the weight against finite differences") {
