@@ -116,8 +116,12 @@ std::string SumRowsArgs::words() const { return said_if(accumulate, "added"); }
 
 std::string ActivationForwardArgs::words() const { return std::string(name_of(kind)); }
 std::string ActivationBackwardArgs::words() const { return std::string(name_of(kind)); }
-std::string GluForwardArgs::words() const { return std::string(name_of(kind)); }
-std::string GluBackwardArgs::words() const { return std::string(name_of(kind)); }
+std::string GluForwardArgs::words() const {
+  return joined({std::string(name_of(kind)), said_if(!up, "halves of rows")});
+}
+std::string GluBackwardArgs::words() const {
+  return joined({std::string(name_of(kind)), said_if(!up, "halves of rows")});
+}
 
 // As of one dtype.
 Cost AddArgs::cost() const { return {.bytes = 3 * static_cast<int64_t>(a.bytes())}; }

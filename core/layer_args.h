@@ -209,11 +209,12 @@ struct ActivationBackwardArgs {
   }
 };
 
-// y = activation(gate) * up, with kNone gate * up; all of one shape.
+// y = activation(gate) * up, with kNone gate * up; all of one shape. Without `up` the rows of
+// `gate` hold both, gate first: (..., 2 F), where y is (..., F).
 struct GluForwardArgs {
   Activation kind;
   const Tensor& gate;
-  const Tensor& up;
+  const Tensor* up;
   Tensor& y;
 
   static constexpr std::string_view name() { return "glu_forward"; }
@@ -224,13 +225,14 @@ struct GluForwardArgs {
   }
 };
 
+// Without `up` and `dup` the rows of `gate` and `dgate` hold both.
 struct GluBackwardArgs {
   Activation kind;
   const Tensor& gate;
-  const Tensor& up;
+  const Tensor* up;
   const Tensor& dy;
-  Tensor& dgate;  // may share memory with gate or dy, as dup may
-  Tensor& dup;
+  Tensor& dgate;  // may share memory with gate or, of its shape, dy; so may dup
+  Tensor* dup;
 
   static constexpr std::string_view name() { return "glu_backward"; }
   std::string words() const;

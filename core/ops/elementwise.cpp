@@ -1,6 +1,8 @@
 // Element-wise ops and their gradients.
 #include "core/ops/elementwise.h"
 
+#include <utility>
+
 #include "core/ops/check.h"
 #include "core/recompute.h"
 
@@ -47,7 +49,7 @@ Tensor glu(const Tensor& gate, const Tensor& up, Activation activation) {
   const auto compute = [gate = gate.detached(), up = up.detached(), activation] {
     Backend& backend = gate.backend();
     Tensor y = Tensor::empty(backend, gate.shape(), gate.dtype());
-    backend.run(backend.compute_stream(), GluForwardArgs{activation, gate, up, y});
+    backend.run(backend.compute_stream(), GluForwardArgs{activation, gate, &up, y});
     return y;
   };
   Tensor y = compute();
@@ -59,9 +61,36 @@ Tensor glu(const Tensor& gate, const Tensor& up, Activation activation) {
           Tensor dgate = Tensor::empty(backend, gate.shape(), gate.dtype());
           Tensor dup = reuse_or_allocate(gradients[0]);
           backend.run(backend.compute_stream(),
-                      GluBackwardArgs{activation, gate, up, gradients[0], dgate, dup});
+                      GluBackwardArgs{activation, gate, &up, gradients[0], dgate, &dup});
           return std::vector<Tensor>{dgate, dup};
         });
+    leave_recipe(*tape, y, compute);
+  }
+  return y;
+}
+
+Tensor glu_of_halves(const Tensor& gate_up, Activation activation) {
+  const int64_t both = gate_up.shape().last();
+  FSDP_CHECK(both % 2 == 0, "[glu] halves: expected rows of an even number of elements, got {}",
+             both);
+  // Shared by backward and the recipe, which nobody takes after backward: it may write over them.
+  const auto saved = std::make_shared<Tensor>(gate_up.detached());
+  const auto compute = [saved, activation, shape = with_last(gate_up.shape(), both / 2)] {
+    Backend& backend = saved->backend();
+    Tensor y = Tensor::empty(backend, shape, saved->dtype());
+    backend.run(backend.compute_stream(), GluForwardArgs{activation, *saved, nullptr, y});
+    return y;
+  };
+  Tensor y = compute();
+  if (Tape* tape = tape_of({&gate_up})) {
+    tape->record("glu", {&gate_up}, {&y}, [saved, activation](std::vector<Tensor>& gradients) {
+      const Tensor values = std::exchange(*saved, Tensor());
+      Tensor gradient = reuse_or_allocate(values);
+      values.backend().run(
+          values.backend().compute_stream(),
+          GluBackwardArgs{activation, values, nullptr, gradients[0], gradient, nullptr});
+      return std::vector<Tensor>{gradient};
+    });
     leave_recipe(*tape, y, compute);
   }
   return y;

@@ -15,6 +15,10 @@ Tensor activate(const Tensor& x, Activation activation);
 Tensor glu(const Tensor& gate,  // (..., F)
            const Tensor& up,    // (..., F)
            Activation activation = Activation::kSilu);
+// The same of both in one tensor's rows, gate first. Saves that tensor, and may write its gradient
+// over it.
+Tensor glu_of_halves(const Tensor& gate_up,  // (..., 2 F) -> (..., F)
+                     Activation activation);
 
 // Dropout places of a model: part of the random key, so their order must never change.
 enum class DropoutSite : uint8_t {

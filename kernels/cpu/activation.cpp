@@ -175,6 +175,24 @@ std::function<void(Worker&)> elementwise_task(int64_t n, Body body) {
   };
 }
 
+// The same where gate and up may be halves of rows, of `width` elements each: no run lies in two
+// rows. Element i of y has its gate at i + i / width * width.
+template <typename Body>  // (first element, its place in the rows of gate, elements) of a run
+std::function<void(Worker&)> gated_task(int64_t n, int64_t width, Body body) {
+  return [n, width, body](Worker& worker) {
+    worker.team.parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+      wide_loop([&](auto) {
+        for (int64_t i = begin; i < end;) {
+          const int64_t row = i / width * width;
+          const int64_t count = std::min({kRun, end - i, row + width - i});
+          body(i, i + row, count);
+          i += count;
+        }
+      });
+    });
+  };
+}
+
 }  // namespace
 
 void CpuBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
@@ -211,13 +229,15 @@ void CpuBackend::compute(Stream& stream, const GluForwardArgs& args) {
   constexpr std::string_view kName = GluForwardArgs::name();
   dispatch_floating(args.gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
     dispatch_gate(args.kind, [&](auto f) {
-      const auto body = [f, gate = args.gate.data_as<T>(), up = args.up.data_as<T>(),
-                         y = args.y.data_as<T>()](int64_t i, int64_t n) {
-        Run<T> gate_run(gate + i, n), up_run(up + i, n), y_run(y + i, n);
+      const int64_t width = args.up ? args.y.numel() : args.y.shape().last();
+      T* const gate = args.gate.data_as<T>();
+      const auto body = [f, gate, up = args.up ? args.up->data_as<T>() : gate + width,
+                         y = args.y.data_as<T>()](int64_t i, int64_t at, int64_t n) {
+        Run<T> gate_run(gate + at, n), up_run(up + at, n), y_run(y + i, n);
         f(GateLoop{}, gate_run.read(), up_run.read(), y_run.values(), n);
         y_run.store();
       };
-      enqueue(stream, kName, 0, elementwise_task(args.gate.numel(), body));
+      enqueue(stream, kName, 0, gated_task(args.y.numel(), width, body));
     });
   });
 }
@@ -226,17 +246,20 @@ void CpuBackend::compute(Stream& stream, const GluBackwardArgs& args) {
   constexpr std::string_view kName = GluBackwardArgs::name();
   dispatch_floating(args.gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
     dispatch_gate(args.kind, [&](auto f) {
-      const auto body = [f, gate = args.gate.data_as<T>(), up = args.up.data_as<T>(),
-                         dy = args.dy.data_as<T>(), dgate = args.dgate.data_as<T>(),
-                         dup = args.dup.data_as<T>()](int64_t i, int64_t n) {
-        Run<T> gate_run(gate + i, n), up_run(up + i, n), dy_run(dy + i, n);
-        Run<T> dgate_run(dgate + i, n), dup_run(dup + i, n);
+      const int64_t width = args.up ? args.dy.numel() : args.dy.shape().last();
+      T *const gate = args.gate.data_as<T>(), *const dgate = args.dgate.data_as<T>();
+      const auto body = [f, gate, up = args.up ? args.up->data_as<T>() : gate + width,
+                         dy = args.dy.data_as<T>(), dgate,
+                         dup = args.dup ? args.dup->data_as<T>() : dgate + width](
+                            int64_t i, int64_t at, int64_t n) {
+        Run<T> gate_run(gate + at, n), up_run(up + at, n), dy_run(dy + i, n);
+        Run<T> dgate_run(dgate + at, n), dup_run(dup + at, n);
         f(GateDeriveLoop{}, gate_run.read(), up_run.read(), dy_run.read(), dgate_run.values(),
           dup_run.values(), n);
         dgate_run.store();
         dup_run.store();
       };
-      enqueue(stream, kName, 0, elementwise_task(args.gate.numel(), body));
+      enqueue(stream, kName, 0, gated_task(args.dy.numel(), width, body));
     });
   });
 }

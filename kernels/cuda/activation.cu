@@ -70,6 +70,20 @@ struct ActivationBackward {
   }
 };
 
+// Where element i of y has its gate, and `up` behind it: in a tensor of its own, or in rows whose
+// halves gate and up are.
+struct GatePlace {
+  int64_t width;  // of a half; 0: in a tensor of its own
+
+  __device__ int64_t operator()(int64_t i) const {
+    if (width == 0) return i;
+    // 64 bits take several times as long to divide.
+    const int64_t row =
+        i >> 32 == 0 ? static_cast<uint32_t>(i) / static_cast<uint32_t>(width) : i / width;
+    return i + row * width;
+  }
+};
+
 // mapping: a thread per 16 bytes
 // bytes:   3 N elements forward, 5 N backward
 // in f32:  all arithmetic; the gate's activation is computed again in backward
@@ -77,15 +91,17 @@ struct ActivationBackward {
 template <typename F, typename T>
 struct GluForward {
   F f;
+  GatePlace place;
   const T* gate;
   const T* up;
   T* y;
 
   template <int V>
   __device__ void at(int64_t i) const {
+    const int64_t at = place(i);
     float g[V], u[V];
-    load_widened<V>(gate + i, g);
-    load_widened<V>(up + i, u);
+    load_widened<V>(gate + at, g);
+    load_widened<V>(up + at, u);
 #pragma unroll
     for (int j = 0; j < V; ++j) g[j] = f.value(g[j]) * u[j];
     store_narrowed<V>(y + i, g);
@@ -95,6 +111,7 @@ struct GluForward {
 template <typename F, typename T>
 struct GluBackward {
   F f;
+  GatePlace place;
   const T* gate;
   const T* up;
   const T* dy;
@@ -103,17 +120,18 @@ struct GluBackward {
 
   template <int V>
   __device__ void at(int64_t i) const {
+    const int64_t at = place(i);
     float g[V], u[V], d[V];
-    load_widened<V>(gate + i, g);
-    load_widened<V>(up + i, u);
+    load_widened<V>(gate + at, g);
+    load_widened<V>(up + at, u);
     load_widened<V>(dy + i, d);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       u[j] = d[j] * u[j] * f.derivative(g[j]);
       d[j] = d[j] * f.value(g[j]);
     }
-    store_narrowed<V>(dgate + i, u);
-    store_narrowed<V>(dup + i, d);
+    store_narrowed<V>(dgate + at, u);
+    store_narrowed<V>(dup + at, d);
   }
 };
 
@@ -144,29 +162,35 @@ void CudaBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
   });
 }
 
+// Halves of rows are aligned where the first row's are: then rows are whole runs.
 void CudaBackend::compute(Stream& stream, const GluForwardArgs& args) {
-  const Tensor &gate = args.gate, &up = args.up, &y = args.y;
+  const Tensor& y = args.y;
+  const int64_t width = args.up ? 0 : y.shape().last();
   const Op op(*this, stream, args);
-  dispatch_device(gate.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
+  dispatch_device(y.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
+    const T* const gate = args.gate.data_as<T>();
+    const T* const up = args.up ? args.up->data_as<T>() : gate + width;
     dispatch_gate(args.kind, [&]<typename F>(F f) {
-      for_each_element<run_of<T>()>(
-          op, gate.numel(), GluForward<F, T>{f, gate.data_as<T>(), up.data_as<T>(), y.data_as<T>()},
-          {gate.data(), up.data(), y.data()});
+      for_each_element<run_of<T>()>(op, y.numel(),
+                                    GluForward<F, T>{f, {width}, gate, up, y.data_as<T>()},
+                                    {gate, up, y.data()});
     });
   });
 }
 
 void CudaBackend::compute(Stream& stream, const GluBackwardArgs& args) {
-  const Tensor &gate = args.gate, &up = args.up, &dy = args.dy;
-  const Tensor &dgate = args.dgate, &dup = args.dup;
+  const Tensor& dy = args.dy;
+  const int64_t width = args.up ? 0 : dy.shape().last();
   const Op op(*this, stream, args);
-  dispatch_device(gate.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
+  dispatch_device(dy.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
+    const T* const gate = args.gate.data_as<T>();
+    const T* const up = args.up ? args.up->data_as<T>() : gate + width;
+    T* const dgate = args.dgate.data_as<T>();
+    T* const dup = args.dup ? args.dup->data_as<T>() : dgate + width;
     dispatch_gate(args.kind, [&]<typename F>(F f) {
       for_each_element<run_of<T>()>(
-          op, gate.numel(),
-          GluBackward<F, T>{f, gate.data_as<T>(), up.data_as<T>(), dy.data_as<T>(),
-                            dgate.data_as<T>(), dup.data_as<T>()},
-          {gate.data(), up.data(), dy.data(), dgate.data(), dup.data()});
+          op, dy.numel(), GluBackward<F, T>{f, {width}, gate, up, dy.data_as<T>(), dgate, dup},
+          {gate, up, dy.data(), dgate, dup});
     });
   });
 }

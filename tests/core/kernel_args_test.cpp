@@ -128,12 +128,16 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
                  &weight = args.tensor({kColumns}, t);
     Tensor &y = args.tensor(shape, t), &sum = args.tensor(shape, t), &rstd = args.tensor({kRows}),
            &columns = args.tensor({kColumns});
+    const Tensor& both = args.tensor({kRows, 2 * kColumns}, t);
+    Tensor& halves = args.tensor({kRows, 2 * kColumns}, t);
     constexpr Activation kKind = Activation::kSilu;
     CHECK(bytes_of(AddArgs{x, other, y}) == 3 * width * n);
     CHECK(bytes_of(ActivationForwardArgs{kKind, x, y}) == 2 * width * n);
     CHECK(bytes_of(ActivationBackwardArgs{kKind, x, other, y}) == 3 * width * n);
-    CHECK(bytes_of(GluForwardArgs{kKind, x, other, y}) == 3 * width * n);
-    CHECK(bytes_of(GluBackwardArgs{kKind, x, other, other, y, sum}) == 5 * width * n);
+    CHECK(bytes_of(GluForwardArgs{kKind, x, &other, y}) == 3 * width * n);
+    CHECK(bytes_of(GluBackwardArgs{kKind, x, &other, other, y, &sum}) == 5 * width * n);
+    CHECK(bytes_of(GluForwardArgs{kKind, both, nullptr, y}) == 3 * width * n);
+    CHECK(bytes_of(GluBackwardArgs{kKind, both, nullptr, x, halves, nullptr}) == 5 * width * n);
     NormForwardArgs norm = {.x = x, .weight = weight, .y = y, .rstd = rstd, .epsilon = 0};
     CHECK(bytes_of(RmsNormForwardArgs{norm}) == 2 * width * n);
     norm.residual = &other;
@@ -227,6 +231,8 @@ TEST_CASE("a visitor sees the tensors that are given, with their roles; words sa
   CHECK(seen == std::vector<const Tensor*>{&logits, &labels, &loss, &narrow});
   CHECK(below == 5);
   CHECK(words_of(AddArgs{labels, labels, loss}) == "");
+  CHECK(words_of(GluForwardArgs{Activation::kSilu, logits, nullptr, narrow}) ==
+        "silu, halves of rows");
   CHECK(Kernel(call).kind() != Kernel(AddArgs{labels, labels, loss}).kind());
 }
 

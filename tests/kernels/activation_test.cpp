@@ -155,7 +155,7 @@ Values glu(Backend& backend, Activation kind, DType dtype, const Values& gate, c
   const Tensor g = make_tensor(backend, {int64_t(gate.size())}, dtype, gate);
   const Tensor u = make_tensor(backend, g.shape(), dtype, up);
   Tensor y = Tensor::empty(backend, g.shape(), dtype);
-  backend.run(backend.compute_stream(), GluForwardArgs{kind, g, u, y});
+  backend.run(backend.compute_stream(), GluForwardArgs{kind, g, &u, y});
   return y.to_doubles();
 }
 
@@ -165,7 +165,7 @@ std::vector<Values> glu_backward(Backend& backend, Activation kind, DType dtype,
   Tensor g = make_tensor(backend, {int64_t(gate.size())}, dtype, gate);
   const Tensor u = make_tensor(backend, g.shape(), dtype, up);
   Tensor dy = make_tensor(backend, g.shape(), dtype, gradient);
-  backend.run(backend.compute_stream(), GluBackwardArgs{kind, g, u, dy, g, dy});
+  backend.run(backend.compute_stream(), GluBackwardArgs{kind, g, &u, dy, g, &dy});
   return {g.to_doubles(), dy.to_doubles()};
 }
 
@@ -197,6 +197,48 @@ TEST_CASE("gated linear units forward and backward in every dtype") {
         const double terms = kind == Activation::kSilu ? 16 : 32;
         CHECK(largest_error(out[0], wide[0]) < tolerance(dtype, terms));
         CHECK(largest_error(out[1], wide[1]) < tolerance(dtype, terms));
+      }
+    }
+  }
+}
+
+// Row by row gate and up.
+Values in_rows(const Values& gate, const Values& up, size_t width) {
+  Values out;
+  for (size_t row = 0; row < gate.size(); row += width) {
+    for (const Values* half : {&gate, &up}) {
+      out.insert(out.end(), half->begin() + static_cast<long>(row),
+                 half->begin() + static_cast<long>(row + width));
+    }
+  }
+  return out;
+}
+
+TEST_CASE("gated linear units of halves of rows have the bits of two tensors") {
+  for (const Activation kind : {Activation::kSilu, Activation::kGeluTanh, Activation::kNone}) {
+    for (const DType dtype : kFloatingTypes) {
+      for (const size_t width : {1, 17, 512, 1300}) {
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(name_of(dtype));
+        CAPTURE(width);
+        const auto n = static_cast<int64_t>(30 * width);
+        const Values gate = rounded(random_values(n, 1, -6, 6), dtype);
+        const Values up = rounded(random_values(n, 2, -2, 2), dtype);
+        const Values gradient = rounded(random_values(n, 3), dtype);
+        const auto out = on_any_threads([&](Backend& any) {
+          const Shape rows = {30, static_cast<int64_t>(width)};
+          const Tensor dy = make_tensor(any, rows, dtype, gradient);
+          Tensor both = make_tensor(any, Shape{30, 2 * rows[1]}, dtype, in_rows(gate, up, width));
+          Tensor y = Tensor::empty(any, rows, dtype);
+          Stream& stream = any.compute_stream();
+          any.run(stream, GluForwardArgs{kind, both, nullptr, y});
+          any.run(stream, GluBackwardArgs{kind, both, nullptr, dy, both, nullptr});
+          return std::vector<Values>{y.to_doubles(), both.to_doubles()};
+        });
+        cpu::CpuBackend backend;
+        const auto apart = glu_backward(backend, kind, dtype, gate, up, gradient);
+        CHECK(out[0] == glu(backend, kind, dtype, gate, up));
+        CHECK(out[1] == in_rows(apart[0], apart[1], width));
       }
     }
   }

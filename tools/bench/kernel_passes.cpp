@@ -104,10 +104,15 @@ void Passes::add_activations() {
 void Passes::add_glu() {
   const Shape shape = {N, F};
   const Tensor gate = tensor(shape), up = tensor(shape), dy = tensor(shape);
-  Tensor first = tensor(shape), second = tensor(shape);
+  Tensor first = tensor(shape), second = tensor(shape), gradients = tensor({N, 2 * F});
+  const Tensor both = tensor({N, 2 * F});
   constexpr Activation kKind = Activation::kSilu;
-  add(GluForwardArgs{kKind, gate, up, first}, "", text(N, F), kStreamingBar);
-  add(GluBackwardArgs{kKind, gate, up, dy, first, second}, "", text(N, F), kStreamingBar);
+  add(GluForwardArgs{kKind, gate, &up, first}, "", text(N, F), kStreamingBar);
+  add(GluBackwardArgs{kKind, gate, &up, dy, first, &second}, "", text(N, F), kStreamingBar);
+  constexpr const char* kHalves = "of halves of rows";
+  add(GluForwardArgs{kKind, both, nullptr, first}, kHalves, text(N, F), kStreamingBar);
+  add(GluBackwardArgs{kKind, both, nullptr, dy, gradients, nullptr}, kHalves, text(N, F),
+      kStreamingBar);
 }
 
 void Passes::add_rows() {

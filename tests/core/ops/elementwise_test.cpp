@@ -2,6 +2,7 @@
 #include "core/ops/elementwise.h"
 
 #include <cmath>
+#include <optional>
 
 #include <doctest/doctest.h>
 
@@ -30,6 +31,57 @@ TEST_CASE("add and swiglu: gradients against finite differences") {
       const Tensor y = ops::add(in[0], in[1]);
       return Tensors{ops::glu(y, y), ops::add(y, in[0])};
     });
+  }
+}
+
+TEST_CASE("swiglu of halves: gradients against finite differences, the bits of two tensors") {
+  cpu::CpuBackend backend;
+  for (const Shape& shape : {Shape{2}, Shape{3, 6}, Shape{2, 3, 1300}}) {
+    CAPTURE(shape.str());
+    test::GradientCheck check(backend);
+    check.input("x", shape, -3, 3);
+    check.run(
+        [](const Tensors& in) { return Tensors{ops::glu_of_halves(in[0], Activation::kSilu)}; });
+    check.run([](const Tensors& in) {  // somebody else holds it too
+      return Tensors{ops::glu_of_halves(in[0], Activation::kGeluTanh), in[0]};
+    });
+  }
+  const Tensor both = test::random_tensor(backend, Shape{3, 134}, DType::kF32, 1, -6, 6);
+  const std::vector<double> values = both.to_doubles();
+  std::vector<double> halves[2];
+  for (size_t i = 0; i < values.size(); ++i) halves[i / 67 % 2].push_back(values[i]);
+  const auto half = [&](size_t i) {
+    return test::make_tensor(backend, Shape{3, 67}, DType::kF32, halves[i]);
+  };
+  CHECK(ops::glu_of_halves(both, Activation::kSilu).to_doubles() ==
+        ops::glu(half(0), half(1)).to_doubles());
+  CHECK(error_of([&] { ops::glu_of_halves(half(0), Activation::kSilu); }) ==
+        "[glu] halves: expected rows of an even number of elements, got 67");
+}
+
+TEST_CASE("swiglu of halves saves its input alone, and backward takes no memory") {
+  cpu::CpuBackend backend;
+  for (const bool selective : {false, true}) {
+    Tape tape(backend);
+    const auto total = [&] { return backend.ledger().usage().total_current; };
+    const test::Leaf a(tape, test::random_tensor(backend, Shape{2048}, DType::kF32, 1));
+    const test::Leaf b(tape, test::random_tensor(backend, Shape{2048}, DType::kF32, 2));
+    Tensor x = ops::add(a.value(), b.value());  // that nobody else holds
+    const size_t before = total();
+    Tensor y;
+    {
+      std::optional<Tape::Selective> mode;
+      if (selective) mode.emplace(tape);
+      y = ops::glu_of_halves(x, Activation::kSilu);
+    }
+    CHECK(total() - before == 4096);
+    const void* const memory = x.data();
+    x = Tensor();
+    Tensor dy = Tensor::zeros(backend, y.shape(), DType::kF32);
+    const size_t highest = backend.ledger().usage().total_peak;
+    tape.backward(y, dy);
+    CHECK(a.gradient().data() == memory);
+    CHECK(backend.ledger().usage().total_peak == highest);
   }
 }
 
@@ -83,7 +135,7 @@ struct DropoutRig {
       .training = true, .dropout = {.seed = 5, .step = 3}, .samples = &samples};
 
   Dropout args(double probability, int64_t layer = 1,
-                   ops::DropoutSite site = ops::DropoutSite::kMlpOutput) {
+               ops::DropoutSite site = ops::DropoutSite::kMlpOutput) {
     return ops::dropout_args(context, probability, layer, site);
   }
   std::vector<double> mask(const Dropout& args) {

@@ -117,8 +117,18 @@ TEST_CASE("activations forward and backward") {
 void check_glu(cuda::CudaBackend& gpu, DType dtype, Activation kind, int64_t n) {
   CpuTensors t;
   Tensor &gate = t.of({n}, dtype, -8, 8), &up = t.of({n}, dtype), &dy = t.of({n}, dtype);
-  check_call(gpu, GluForwardArgs{kind, gate, up, t.of({n}, dtype)});
-  check_call(gpu, GluBackwardArgs{kind, gate, up, dy, gate, dy});  // over its operands
+  check_call(gpu, GluForwardArgs{kind, gate, &up, t.of({n}, dtype)});
+  check_call(gpu, GluBackwardArgs{kind, gate, &up, dy, gate, &dy});  // over its operands
+}
+
+void check_glu_of_halves(cuda::CudaBackend& gpu, DType dtype, int64_t rows, int64_t width) {
+  CpuTensors t;
+  constexpr Activation kKind = Activation::kSilu;
+  Tensor &both = t.of({rows, 2 * width}, dtype, -8, 8), &dy = t.of({rows, width}, dtype);
+  check_call(gpu, GluForwardArgs{kKind, both, nullptr, t.of({rows, width}, dtype)});
+  check_call(gpu,
+             GluBackwardArgs{kKind, both, nullptr, dy, t.of({rows, 2 * width}, dtype), nullptr});
+  check_call(gpu, GluBackwardArgs{kKind, both, nullptr, dy, both, nullptr});  // over its operand
 }
 
 TEST_CASE("gated linear units forward and backward") {
@@ -128,6 +138,7 @@ TEST_CASE("gated linear units forward and backward") {
       for (const Activation kind : kOwnKernels) check_glu(gpu, dtype, kind, 257);
       for (const Activation kind : kChosen) check_glu(gpu, dtype, kind, 257);
       check_glu(gpu, dtype, Activation::kNone, 257);
+      for (const int64_t width : {1, 8, 257, 1024}) check_glu_of_halves(gpu, dtype, 5, width);
     }
   });
 }
