@@ -60,6 +60,7 @@ Attention::Attention(std::string name, const BlockSpec& spec)
     input("q", q);
     input("k", kv);
     input("v", kv);
+    Linear::keep_together(inputs_);
   }
   output_ = &add_linear({.name = "out",
                          .in = q,
@@ -68,19 +69,18 @@ Attention::Attention(std::string name, const BlockSpec& spec)
                          .into_residual = true});
 }
 
-// Where q, k or v (part 0, 1, 2) lies: in a tensor of its own, or in packed rows.
+// Where q, k or v (part 0, 1, 2) lies: in a tensor of its own, or in the rows of one.
 HeadView Attention::head_view(const std::vector<Tensor>& tensors, int part) const {
   const int64_t width = config_.head_dim;
   const int64_t heads = part == 0 ? config_.heads : config_.kv_heads;
-  if (!config_.packed_qkv) return {&tensors[static_cast<size_t>(part)], heads, width, 0, width};
+  if (tensors.size() > 1) return {&tensors[static_cast<size_t>(part)], heads, width, 0, width};
   if (config_.packed_by_head) return {&tensors[0], heads, width, part * width, 3 * width};
   const int64_t heads_before = part == 0 ? 0 : config_.heads + (part - 1) * config_.kv_heads;
   return {&tensors[0], heads, width, heads_before * width, width};
 }
 
 Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
-  std::vector<Tensor> tensors;
-  for (Linear* linear : inputs_) tensors.push_back((*linear)(x, context));
+  std::vector<Tensor> tensors = Linear::outputs(inputs_, x, context);
   const HeadView q = head_view(tensors, 0), k = head_view(tensors, 1), v = head_view(tensors, 2);
   if (rope_) {
     const ops::RopeTables tables =
@@ -124,6 +124,7 @@ Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "MLP"
   };
   if (config_.mlp == MlpKind::kGated) input("gate");
   input("up");
+  Linear::keep_together(inputs_);
   output_ = &add_linear({.name = "down",
                          .in = config_.ffn,
                          .out = config_.hidden,
@@ -131,11 +132,15 @@ Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "MLP"
                          .into_residual = true});
 }
 
+Tensor Mlp::gated(const std::vector<Tensor>& inputs) const {
+  return inputs.size() > 1 ? ops::glu(inputs[0], inputs[1], config_.activation)
+                           : ops::glu_of_halves(inputs[0], config_.activation);
+}
+
 Tensor Mlp::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
     if (config_.mlp == MlpKind::kGated) {
-      const Tensor gate = (*inputs_[0])(input, context);
-      return (*output_)(ops::glu(gate, (*inputs_[1])(input, context), config_.activation), context);
+      return (*output_)(gated(Linear::outputs(inputs_, input, context)), context);
     }
     const Tensor inner = (*inputs_[0])(input, context, config_.activation);
     return (*output_)(ops::dropout(inner, ops::dropout_args(context, config_.mlp_dropout, layer_,

@@ -71,6 +71,9 @@ class Mlp final : public Layer {
                     const ForwardContext& context);
 
  private:
+  // Of gate and up, each (B, T, ffn), or of both in rows -> (B, T, ffn)
+  Tensor gated(const std::vector<Tensor>& inputs) const;
+
   std::vector<Linear*> inputs_;  // up, or gate and up
   Linear* output_;
 };

@@ -42,6 +42,31 @@ Tensor Linear::operator()(const Tensor& x, const ForwardContext& context, Activa
   });
 }
 
+void Linear::keep_together(const std::vector<Linear*>& layers) {
+  for (size_t i = 1; i < layers.size(); ++i) {
+    const ops::LinearWeights &before = layers[i - 1]->weights_, &weights = layers[i]->weights_;
+    weights.weight.set_predecessor(&before.weight);
+    if (weights.bias) weights.bias->set_predecessor(before.bias);
+  }
+}
+
+std::vector<Tensor> Linear::outputs(const std::vector<Linear*>& layers, const Tensor& x,
+                                    const ForwardContext& context) {
+  std::vector<ops::LinearWeights> weights;
+  bool adapted = false;
+  for (const Linear* layer : layers) {
+    weights.push_back(layer->weights_);
+    adapted = adapted || layer->lora_;
+  }
+  // No layer is a unit by itself then: there are no hooks to run.
+  if (layers.size() > 1 && !adapted && ops::side_by_side(weights)) {
+    return {ops::linear(x, weights)};
+  }
+  std::vector<Tensor> out;
+  for (Linear* layer : layers) out.push_back((*layer)(x, context));
+  return out;
+}
+
 // A starts as kaiming_uniform_(a=sqrt(5)) makes it: uniform within 1 / sqrt(in).
 void Linear::add_lora(const LoraRank& rank, double dropout, int64_t number) {
   FSDP_CHECK(!lora_, "[lora] {}: has a low-rank term already", name());

@@ -32,6 +32,13 @@ class Linear final : public Module {
   Tensor operator()(const Tensor& x,  // (..., in)
                     const ForwardContext& context,
                     Activation activation = Activation::kNone);  // -> (..., out)
+  // Asks for flat buffers in which the layers' weights are neighbours, and their biases.
+  static void keep_together(const std::vector<Linear*>& layers);
+  // What all give for one input, one tensor each; or side by side in the rows of one tensor, of one
+  // product, where their parameters lie so and none has a low-rank term.
+  static std::vector<Tensor> outputs(const std::vector<Linear*>& layers,
+                                     const Tensor& x,  // (..., in)
+                                     const ForwardContext& context);
   // As the head of a language model; see ops::linear_cross_entropy.
   Tensor cross_entropy(const Tensor& h,                                   // (..., in)
                        const Tensor& labels,                              // (rows of h), i32

@@ -57,6 +57,22 @@ models::ModelConfig small_llama() {
   return c;
 }
 
+models::ModelConfig small_qwen2() {
+  models::ModelConfig c = models::family_defaults("qwen2");
+  c.vocabulary = kVocabulary;
+  c.hidden = 24;
+  c.layers = 3;
+  c.heads = 8;
+  c.kv_heads = 4;
+  c.head_dim = 16;
+  c.ffn = 40;
+  c.max_positions = 9;
+  c.initializer_range = 0.1;
+  c.attention_dropout = c.residual_dropout = 0.2;
+  models::validate(c);
+  return c;
+}
+
 models::ModelConfig small_fairseq() {
   models::ModelConfig c = models::family_defaults("transformer_lm_gpt3");
   c.vocabulary = kVocabulary;

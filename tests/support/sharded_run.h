@@ -24,6 +24,7 @@ namespace fsdp::test {
 // Three blocks of width 24; nothing but the width divides by anything.
 models::ModelConfig small_gpt2();      // tied head, biases, learned positions
 models::ModelConfig small_llama();     // untied head, rope, grouped heads
+models::ModelConfig small_qwen2();     // biases; q, k, v are one product, gate and up another
 models::ModelConfig small_fairseq();   // position rows that nobody uses, a scaled table
 models::ModelConfig small_workshop();  // norms last, a tied head with a bias
 

@@ -29,6 +29,14 @@ models::ModelConfig untied_gpt2() {
   return config;
 }
 
+// No weight fills whole lines of the flat buffer: q, k and v are three products in all units. Where
+// they are one, units that part them are other sums.
+models::ModelConfig unjoined_llama() {
+  models::ModelConfig config = small_llama();
+  config.hidden = 20;
+  return config;
+}
+
 std::vector<Odd> odd_policies(const std::string& family) {
   const bool gpt2 = family == "gpt2";
   const std::string prefix = gpt2 ? "GPT2" : "Llama";
@@ -62,7 +70,7 @@ void check_same(const RunResult& a, const RunResult& b) {
 }  // namespace
 
 TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per block, to the bit") {
-  for (const models::ModelConfig& config : {untied_gpt2(), small_llama()}) {
+  for (const models::ModelConfig& config : {untied_gpt2(), unjoined_llama()}) {
     CAPTURE(config.family);
     const RunResult expected = train(spec_of(config, Strategy::kNoShard, RecomputeMode::kNone));
     for (const Odd& odd : odd_policies(config.family)) {
@@ -74,16 +82,32 @@ TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per blo
   }
 }
 
+TEST_CASE(
+    "units that part q, k and v give the same bits in every strategy, and other bits than one") {
+  RunSpec spec = spec_of(small_llama(), Strategy::kNoShard, RecomputeMode::kNone);
+  const RunResult joined = train(spec);
+  spec.wrap = wrap_classes({"Linear"});
+  const RunResult parted = train(spec);
+  CHECK_FALSE((parted == joined));
+  for (const Strategy strategy :
+       {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kShardOptimizer}) {
+    spec.fsdp.strategy = strategy;
+    spec.wrap = wrap_classes({"Linear"});
+    check_same(train(spec), parted);
+    spec.wrap = wrap_classes({"LlamaRMSNorm"});
+    check_same(train(spec), joined);
+  }
+}
+
 TEST_CASE("odd wrap policies with recompute, every prefetch mode, one unit in flight, bf16") {
-  const models::ModelConfig config = small_llama();
+  const models::ModelConfig config = unjoined_llama();
   const RunResult expected = train(spec_of(config, Strategy::kNoShard, RecomputeMode::kNone));
   for (const Odd& odd : odd_policies(config.family)) {
     CAPTURE(odd.what);
-    for (const auto& [mode, prefetch] :
-         {std::pair{RecomputeMode::kFull, BackwardPrefetch::kPre},
-          {RecomputeMode::kFull, BackwardPrefetch::kPost},
-          {RecomputeMode::kSelective, BackwardPrefetch::kPre},
-          {RecomputeMode::kSelective, BackwardPrefetch::kNone}}) {
+    for (const auto& [mode, prefetch] : {std::pair{RecomputeMode::kFull, BackwardPrefetch::kPre},
+                                         {RecomputeMode::kFull, BackwardPrefetch::kPost},
+                                         {RecomputeMode::kSelective, BackwardPrefetch::kPre},
+                                         {RecomputeMode::kSelective, BackwardPrefetch::kNone}}) {
       RunSpec spec = spec_of(config, Strategy::kFullShard, mode);
       spec.wrap = odd.wrap;
       spec.fsdp.backward_prefetch = prefetch;
@@ -103,7 +127,7 @@ TEST_CASE("odd wrap policies with recompute, every prefetch mode, one unit in fl
 TEST_CASE(
     "units that get no gradient at their input give their buffers back when others need them") {
   // Everything before the first linear layers is frozen, so their backward ends unnoticed.
-  const models::ModelConfig config = small_llama();
+  const models::ModelConfig config = unjoined_llama();
   RunSpec spec = spec_of(config, Strategy::kNoShard, RecomputeMode::kNone);
   spec.frozen = [](const Parameter& p) {
     return p.name() == "embedding.tokens.weight" || p.name() == "blocks.0.attention_norm.weight";

@@ -42,7 +42,7 @@ struct Row {
 
 std::vector<Row> table() {
   const std::vector<int> sizes = {1, 2, 3, 4, 8};
-  const models::ModelConfig gpt2 = small_gpt2(), llama = small_llama();
+  const models::ModelConfig gpt2 = small_gpt2(), llama = small_llama(), qwen2 = small_qwen2();
   std::vector<Row> out = {
       {.model = gpt2, .ranks = sizes, .ways = kSharding},
       {.model = llama, .ranks = sizes, .ways = kSharding},
@@ -58,7 +58,10 @@ std::vector<Row> table() {
       {.model = gpt2, .ranks = {4}, .ways = hybrids({2})},
       {.model = llama, .ranks = {4}, .ways = hybrids({2})},
       {.model = llama, .param = kF64, .reduce = kF64, .ranks = {4}, .ways = hybrids({2})},
-      {.model = gpt2, .ranks = {8}, .ways = hybrids({2, 4})}};
+      {.model = gpt2, .ranks = {8}, .ways = hybrids({2, 4})},
+      {.model = qwen2, .ranks = {3}, .ways = kSharding},
+      {.model = qwen2, .param = kF64, .reduce = kF64, .ranks = {4}, .ways = hybrids({2})},
+      {.model = qwen2, .param = kBF16, .reduce = kBF16, .ranks = {2}, .ways = kSharding}};
   for (const OptimizerOptions& optimizer :
        std::vector<OptimizerOptions>{{.kind = OptimizerKind::kAdam, .epsilon = 1e-4},
                                      {.kind = OptimizerKind::kAdamax, .epsilon = 1e-4},
