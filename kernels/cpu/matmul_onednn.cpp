@@ -35,6 +35,24 @@ memory::desc matrix(int64_t rows, int64_t columns, int64_t stride, bool transpos
   return {{rows, columns}, type_of(dtype), strides};
 }
 
+// Memory that only grows, aligned for vectors.
+class Room {
+ public:
+  static size_t taken_for(size_t bytes) { return bytes == 0 ? 0 : bytes + kAlignment; }
+  void* of(size_t bytes) {
+    if (memory_.size() < taken_for(bytes)) {
+      memory_ = {};  // first, so that the two are never held together
+      memory_.resize(taken_for(bytes));
+    }
+    void* aligned = memory_.data();
+    size_t space = memory_.size();
+    return std::align(kAlignment, bytes, aligned, space);
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
 struct Primitive {
   dnnl::matmul matmul;
   std::unordered_map<int, memory> arguments;
@@ -95,19 +113,45 @@ bool machine_has(dnnl::cpu_isa isa) {
   return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-// [Note: products in blocks] Two kinds of products run slowly in oneDNN 2.6 unless given in pieces:
+// [Note: products in blocks] Three kinds of products run slowly in oneDNN 2.6 unless given in
+// pieces:
 // - AVX-512, f32, b not transposed: b is read in place unless oneDNN thinks that worse than a
 // packed
 //   copy, and it packs too rarely: rows of 3,072 floats, 12 KiB apart, all fall into the same few
 //   cache sets, at half the rate. For a block of columns of a wider b it does pack.
+// - AVX2, f32, few rows or columns: both operands are read in place, blocks or not
+// (reads_in_place).
+//   A b that is not transposed then goes through a copy with rows that fall into all cache sets, in
+//   blocks; 256 x 3072 x 768 doubles its rate. Of a transposed b, fewer columns at a time are
+//   faster.
 // - AMX, weight gradients (a transposed, f32 result): a long sum is slower than two that
-// accumulate.
+//   accumulate.
 constexpr int64_t kColumnBlock = 512;
 constexpr int64_t kDepthBlock = 512;
+constexpr int64_t kCopiedBlock = 1024;  // columns and rows of b that are copied at a time
+constexpr int64_t kCrowdedRow = 512;    // floats: rows so far apart share cache sets
+constexpr int64_t kCopiedRows = 32;     // that one thread copies at a time
+
+bool in_f32_on(bool avx512, const Product& p) {
+  static const bool has = machine_has(dnnl::cpu_isa::avx512_core);
+  return p.operand == DType::kF32 && has == avx512;
+}
+
+// As oneDNN decides for its AVX2 code (gemm_driver.cpp, nocopy_checker_avx2), by the result alone.
+bool reads_in_place(int64_t m, int64_t n) {
+  return 1.0 / static_cast<double>(m) + 1.0 / static_cast<double>(n) >= 0.0038;
+}
+
+bool copies_b(const Product& p, int64_t rows) {
+  const int64_t least = p.ldb % kCrowdedRow == 0 ? 32 : 256;  // that make up for the copy
+  return in_f32_on(/*avx512=*/false, p) && !p.transpose_b && rows >= least &&
+         reads_in_place(rows, std::min(p.n, kCopiedBlock));
+}
 
 int64_t columns_at_a_time(const Product& p) {
-  static const bool avx512 = machine_has(dnnl::cpu_isa::avx512_core);
-  return avx512 && p.operand == DType::kF32 && !p.transpose_b ? kColumnBlock : p.n;
+  if (!p.transpose_b) return in_f32_on(/*avx512=*/true, p) ? kColumnBlock : p.n;
+  const bool wide = p.n > 2 * kColumnBlock && reads_in_place(p.m, p.n);
+  return in_f32_on(/*avx512=*/false, p) && wide ? kColumnBlock : p.n;
 }
 
 int64_t depth_at_a_time(const Product& p) {
@@ -124,15 +168,28 @@ constexpr int64_t kTileColumns = 256;
 // How a product is cut: into tiles of the result, each a sum of blocks.
 struct Cut {
   int64_t rows, columns, depth;  // of a block; the last ones may be smaller
+  bool copied;                   // blocks of b
   int64_t down, across, summed;  // blocks
-  int64_t tiles() const { return down * across; }
+
   Cut(const Product& p, bool fixed_tiles)
-      : rows(fixed_tiles ? kTileRows : p.m),
+      : rows(std::min(p.m, fixed_tiles ? kTileRows : p.m)),
         columns(fixed_tiles ? kTileColumns : columns_at_a_time(p)),
         depth(depth_at_a_time(p)),
-        down((p.m + rows - 1) / rows),
-        across((p.n + columns - 1) / columns),
-        summed((p.k + depth - 1) / depth) {}
+        copied(copies_b(p, rows)) {
+    if (copied && !fixed_tiles) columns = kCopiedBlock;
+    if (copied) depth = kCopiedBlock;
+    columns = std::min(columns, p.n);
+    depth = std::min(depth, p.k);
+    down = (p.m + rows - 1) / rows;
+    across = (p.n + columns - 1) / columns;
+    summed = (p.k + depth - 1) / depth;
+  }
+  int64_t tiles() const { return down * across; }
+  // Floats from one row of a copied block to the next: an odd number of cache lines.
+  int64_t copied_row() const { return 16 * ((columns + 15) / 16 | 1); }
+  size_t copied_bytes() const {
+    return copied ? static_cast<size_t>(depth * copied_row()) * sizeof(float) : 0;
+  }
 };
 
 // Rows from m, columns from n of the result, terms from k of the sum.
@@ -147,6 +204,7 @@ Product block_of(const Product& p, const Cut& cut, int64_t m, int64_t n, int64_t
   if (block.m == 1) block.ldc = block.n;
   if (block.m == 1 && !p.transpose_a) block.lda = block.k;
   if (block.n == 1 && p.transpose_b) block.ldb = block.k;
+  if (cut.copied) block.ldb = cut.copied_row();
   return block;
 }
 
@@ -167,10 +225,30 @@ struct MatmulCache::Impl {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<Product, Primitive> primitives;
-  std::vector<std::byte> scratch;
+  Room scratch, copy_of_b;
 
+  // `alone`: by this thread, not by the team.
+  void copy_b(const Product& block, const Cut& cut, int64_t ldb, ProductData& data,
+              ThreadTeam& team, bool alone);
   void execute(const Product& product, const ProductData& data);
 };
+
+void MatmulCache::Impl::copy_b(const Product& block, const Cut& cut, int64_t ldb, ProductData& data,
+                               ThreadTeam& team, bool alone) {
+  const auto* from = static_cast<const float*>(data.b);
+  auto* const copy = static_cast<float*>(copy_of_b.of(cut.copied_bytes()));
+  data.b = copy;
+  const auto copy_rows = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::copy_n(from + row * ldb, block.n, copy + row * block.ldb);
+    }
+  };
+  if (alone) {
+    copy_rows(0, block.k);
+  } else {
+    team.parallel_for(block.k, kCopiedRows, copy_rows);
+  }
+}
 
 void MatmulCache::Impl::execute(const Product& product, const ProductData& data) {
   if (primitives.size() >= kMaxPrimitives) primitives.clear();
@@ -179,17 +257,10 @@ void MatmulCache::Impl::execute(const Product& product, const ProductData& data)
     found = primitives.emplace(product, make_primitive(product, engine)).first;
   }
   auto& [matmul, arguments, scratch_bytes] = found->second;
-  if (scratch_bytes > 0 && scratch.size() < scratch_bytes + kAlignment) {
-    scratch = {};  // first, so that the two are never held together
-    scratch.resize(scratch_bytes + kAlignment);
-  }
-  void* aligned = scratch.data();
-  size_t space = scratch.size();
-  std::align(kAlignment, scratch_bytes, aligned, space);
   arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<void*>(data.a));
   arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(const_cast<void*>(data.b));
   arguments.at(DNNL_ARG_DST).set_data_handle(data.c);
-  arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(aligned);
+  arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch.of(scratch_bytes));
   if (product.bias) arguments.at(DNNL_ARG_BIAS).set_data_handle(const_cast<void*>(data.bias));
   matmul.execute(stream, arguments);
   stream.wait();
@@ -208,11 +279,15 @@ bool MatmulCache::supports(DType operand, DType result) {
 void MatmulCache::multiply(const Product& product, const ProductData& data, ThreadTeam& team) {
   const Cut cut(product, fixed_tiles_);
   const bool with_team = worth_a_team(product);
+  const bool alone = fixed_tiles_ || !with_team;
   const auto compute_tile = [&](int64_t tile, int thread) {
+    Impl& impl = *impls_[static_cast<size_t>(thread)];
     const int64_t m = tile / cut.across * cut.rows, n = tile % cut.across * cut.columns;
     for (int64_t k = 0; k < product.k; k += cut.depth) {
-      impls_[static_cast<size_t>(thread)]->execute(block_of(product, cut, m, n, k),
-                                                   block_data(product, data, m, n, k));
+      const Product block = block_of(product, cut, m, n, k);
+      ProductData part = block_data(product, data, m, n, k);
+      if (cut.copied) impl.copy_b(block, cut, product.ldb, part, team, alone);
+      impl.execute(block, part);
     }
   };
   const size_t workers = fixed_tiles_ ? static_cast<size_t>(team.threads()) : 1;
@@ -224,7 +299,7 @@ void MatmulCache::multiply(const Product& product, const ProductData& data, Thre
         compute_tile(tile, thread);
       });
     } else {
-      team.lead_libraries(with_team && !fixed_tiles_);
+      team.lead_libraries(!alone);
       for (int64_t tile = 0; tile < cut.tiles(); ++tile) compute_tile(tile, 0);
     }
   } catch (const dnnl::error& e) {
@@ -250,7 +325,7 @@ ProductNeed MatmulCache::need(const Product& product, int threads, bool fixed_ti
       }
     }
   }
-  return {.bytes = most == 0 ? 0 : most + kAlignment,
+  return {.bytes = Room::taken_for(most) + Room::taken_for(cut.copied_bytes()),
           .threads = fixed_tiles ? static_cast<int>(std::min<int64_t>(team, cut.tiles())) : 1};
 }
 

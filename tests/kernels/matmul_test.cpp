@@ -156,6 +156,25 @@ TEST_CASE("shapes beyond one block, on several threads") {
   }
 }
 
+// Where there are only AVX2's vectors oneDNN reads operands in place: crowded rows of b go through
+// copies of 1,024 by 1,024, and a wide transposed b through blocks of 512.
+TEST_CASE("f32 in blocks of b, copied or not") {
+  CpuOptions two, tiles;
+  two.threads = 2;
+  tiles.threads = 2;
+  tiles.fixed_tiles = true;
+  CpuBackend backend(two), in_tiles(tiles);
+  constexpr DType kF = DType::kF32;
+  for (const Case& t : {Case{33, 1536, 1100, kF, kF, false, false, true},
+                        Case{40, 512, 1030, kF, kF, true, false, false, true},
+                        Case{257, 1030, 40, kF, kF, false, false, false, true},
+                        Case{36, 1040, 50, kF, kF, false, true, true}}) {
+    const Problem p = make_problem(t);
+    check_close(t, p, run(backend, t, p));
+    check_close(t, p, run(in_tiles, t, p));
+  }
+}
+
 TEST_CASE("rows of a and c may be padded: what lies behind them is not read") {
   CpuOptions options;
   options.threads = 2;
