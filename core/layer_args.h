@@ -194,18 +194,25 @@ struct ActivationForwardArgs {
   }
 };
 
-// dx = dy * activation'(x).
+// dx = dy * activation'(x); dbias [+]= the sums over the rows of dx, as SumRowsArgs adds them.
 struct ActivationBackwardArgs {
   Activation kind;
-  const Tensor& x;
+  const Tensor& x;  // (..., C)
   const Tensor& dy;
-  Tensor& dx;  // may be dy
+  Tensor& dx;               // may be dy
+  Tensor* dbias = nullptr;  // (C), any floating dtype; null: not wanted
+  bool accumulate_bias = false;
 
   static constexpr std::string_view name() { return "activation_backward"; }
   std::string words() const;
   template <typename V>
   ActivationBackwardArgs visit(V& v) const {
-    return {kind, v(kIn.size(), x), v(kIn, dy), v(kOut, dx)};
+    return {.kind = kind,
+            .x = v(kIn.size(), x),
+            .dy = v(kIn, dy),
+            .dx = v(kOut, dx),
+            .dbias = v((accumulate_bias ? kInOut : kOut).small().says("dbias"), dbias),
+            .accumulate_bias = accumulate_bias};
   }
 };
 

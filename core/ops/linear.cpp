@@ -54,8 +54,9 @@ LinearExtents check_linear(const Tensor& x, const Weights& w) {
   return e;
 }
 
+// `bias_summed`: the gradient of the bias is there already.
 void weight_gradient(const SavedValue& x, const Tensor& dy, const Weights& w,
-                     const LinearExtents& e) {
+                     const LinearExtents& e, bool bias_summed = false) {
   Backend& backend = dy.backend();
   Stream& stream = backend.compute_stream();
   const Tensor dy2 = dy.view(Shape{e.rows, e.out});
@@ -71,11 +72,30 @@ void weight_gradient(const SavedValue& x, const Tensor& dy, const Weights& w,
     w.weight.end_gradient();
   }
   if (w.bias && w.bias->trainable()) {
-    GradientTarget target = w.bias->begin_gradient();
-    backend.run(stream,
-                SumRowsArgs{.x = dy2, .out = target.tensor, .accumulate = target.accumulate});
+    if (!bias_summed) {
+      GradientTarget target = w.bias->begin_gradient();
+      backend.run(stream,
+                  SumRowsArgs{.x = dy2, .out = target.tensor, .accumulate = target.accumulate});
+    }
     w.bias->end_gradient();
   }
+}
+
+// dy becomes the gradient of what the activation was given; that of the bias, its sum, comes with
+// it. Who calls ends the bias's gradient.
+void activation_gradient(Tensor& dy, const Tensor& pre, Activation activation, const Weights& w) {
+  Tensor dpre = reuse_or_allocate(dy);
+  GradientTarget bias;
+  const bool sums = w.bias && w.bias->trainable();
+  if (sums) bias = w.bias->begin_gradient();
+  dy.backend().run(dy.backend().compute_stream(),
+                   ActivationBackwardArgs{.kind = activation,
+                                          .x = pre,
+                                          .dy = dy,
+                                          .dx = dpre,
+                                          .dbias = sums ? &bias.tensor : nullptr,
+                                          .accumulate_bias = bias.accumulate});
+  dy = dpre;
 }
 
 Tensor input_gradient(const Tensor& dy, const Shape& shape, const Weights& w,
@@ -119,17 +139,12 @@ Tensor linear_of(const Tensor& x, const Weights& w, Activation activation) {
   tape->record("linear", {&x}, {&y},
                [saved, shape = x.shape(), pre, w, e, activation,
                 wants_dx = x.requires_grad()](std::vector<Tensor>& gradients) {
-                 Backend& backend = gradients[0].backend();
-                 Stream& stream = backend.compute_stream();
                  Tensor dy = std::move(gradients[0]);
-                 if (activation != Activation::kNone) {
-                   Tensor dpre = reuse_or_allocate(dy);
-                   backend.run(stream, ActivationBackwardArgs{activation, pre, dy, dpre});
-                   dy = dpre;
-                 }
+                 const bool activated = activation != Activation::kNone;
+                 if (activated) activation_gradient(dy, pre, activation, w);
                  Tensor dx;
                  if (wants_dx) dx = input_gradient(dy, shape, w, e);
-                 weight_gradient(saved, dy, w, e);
+                 weight_gradient(saved, dy, w, e, /*bias_summed=*/activated);
                  return std::vector<Tensor>{dx};
                });
   if (pre.defined()) {

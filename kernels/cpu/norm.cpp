@@ -3,9 +3,8 @@
 // Gradients of weight and bias: partial sums of fixed blocks of rows, added in order.
 #include <cmath>
 
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/row_blocks.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/wide_loop.h"
 
@@ -13,7 +12,6 @@ namespace fsdp::cpu {
 namespace {
 
 constexpr int64_t kRowGrain = 8;
-constexpr int64_t kColumnGrain = 512;
 
 // ---- forward ----
 
@@ -175,36 +173,6 @@ void backward_rows(BackwardRows<T> a, int64_t begin, int64_t end, Accumulate<T>*
   }
 }
 
-// Where the sum over rows of a parameter's gradient goes.
-struct ParameterGradient {
-  void* data;  // null: frozen
-  DType dtype;
-  bool accumulate;
-
-  ParameterGradient(const Tensor* tensor, bool accumulate)
-      : data(tensor ? tensor->data() : nullptr),
-        dtype(tensor ? tensor->dtype() : DType::kF32),
-        accumulate(accumulate) {}
-
-  // partials (blocks, stride): adds the blocks in order.
-  template <typename A>
-  void add_blocks(const A* partials, int64_t blocks, int64_t stride, int64_t n,
-                  ThreadTeam& team) const {
-    if (!data) return;
-    dispatch_floating(dtype, "norm_backward", [&]<typename Out>(TypeTag<Out>) {
-      Out* out = static_cast<Out*>(data);
-      team.parallel_for(n, kColumnGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t c = begin; c < end; ++c) {
-          A total = 0;
-          for (int64_t block = 0; block < blocks; ++block) total += partials[block * stride + c];
-          using Sum = Accumulate<Out>;
-          out[c] = Out((accumulate ? Sum(out[c]) : Sum(0)) + Sum(total));
-        }
-      });
-    });
-  }
-};
-
 template <typename T>
 std::function<void(Worker&)> backward_task(const NormBackwardArgs& args) {
   using A = Accumulate<T>;
@@ -219,8 +187,8 @@ std::function<void(Worker&)> backward_task(const NormBackwardArgs& args) {
       .rows = args.x.shape().rows(),
       .columns = args.x.shape().last(),
   };
-  const ParameterGradient dweight(args.dweight, args.accumulate_weight);
-  const ParameterGradient dbias(args.dbias, args.accumulate_bias);
+  const ColumnTarget dweight(args.dweight, args.accumulate_weight);
+  const ColumnTarget dbias(args.dbias, args.accumulate_bias);
   return [rows, dweight, dbias](Worker& worker) {
     const auto [block_rows, blocks] = RowBlocks(rows.rows, kLeastNormRows);
     const int64_t stride = 2 * rows.columns;  // of a block: dweight, then dbias

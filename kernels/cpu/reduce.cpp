@@ -3,10 +3,8 @@
 // threads.
 #include <cmath>
 
-#include "kernels/cpu/convert.h"
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/row_blocks.h"
 #include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {
@@ -14,35 +12,13 @@ namespace {
 
 // ---- sum_rows ----
 
-constexpr int64_t kColumnGrain = 2048;
-
 struct RowsExtents {
   int64_t rows, columns;
   int64_t row_length;  // in memory
 };
 
-// partial (columns) = sum of the rows.
 template <typename T>
-void sum_block(const T* x, const RowsExtents& e, Accumulate<T>* partial) {
-  using Sum = Accumulate<T>;
-  const auto [rows, columns, row_length] = e;
-  std::fill_n(partial, columns, Sum{0});
-  int64_t i = 0;
-  for (; i + 4 <= rows; i += 4) {  // four at a time: partial is read and written less often
-    const T *x0 = x + i * row_length, *x1 = x0 + row_length, *x2 = x1 + row_length,
-            *x3 = x2 + row_length;
-    for (int64_t j = 0; j < columns; ++j) {
-      partial[j] += (Sum(x0[j]) + Sum(x1[j])) + (Sum(x2[j]) + Sum(x3[j]));
-    }
-  }
-  for (; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) partial[j] += Sum(x[i * row_length + j]);
-  }
-}
-
-template <typename T, typename Out>
-void sum_rows_kernel(const T* x, Out* out, const RowsExtents& e, bool accumulate,
-                     ThreadTeam& team) {
+void sum_rows_kernel(const T* x, const ColumnTarget& out, const RowsExtents& e, ThreadTeam& team) {
   using Sum = Accumulate<T>;
   const int64_t rows = e.rows, columns = e.columns;
   const auto [block_rows, blocks] = RowBlocks(rows, kLeastSummedRows);
@@ -50,16 +26,12 @@ void sum_rows_kernel(const T* x, Out* out, const RowsExtents& e, bool accumulate
       team.scratch(0, static_cast<size_t>(std::max<int64_t>(1, blocks * columns)) * sizeof(Sum)));
   team.run(blocks, [&](int64_t block, int) {
     const int64_t first = block * block_rows;
-    sum_block(x + first * e.row_length, {std::min(block_rows, rows - first), columns, e.row_length},
-              partials + block * columns);
+    Sum* partial = partials + block * columns;
+    std::fill_n(partial, columns, Sum{0});
+    add_rows(x + first * e.row_length, std::min(block_rows, rows - first), columns, e.row_length,
+             partial);
   });
-  team.parallel_for(columns, kColumnGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j) {
-      Sum sum = 0;
-      for (int64_t block = 0; block < blocks; ++block) sum += partials[block * columns + j];
-      out[j] = static_cast<Out>(accumulate ? static_cast<Sum>(out[j]) + sum : sum);
-    }
-  });
+  out.add_blocks(partials, blocks, columns, columns, team);
 }
 
 // ---- power_sum ----
@@ -174,18 +146,15 @@ void enqueue_power_blocks(CpuBackend& backend, Stream& stream, const PowerSumArg
 
 void CpuBackend::compute(Stream& stream, const SumRowsArgs& args) {
   plan_scratch(stream, scratch_of(args));
-  enqueue(stream, "sum_rows", 0,
-          [x = args.x.data(), x_dtype = args.x.dtype(), out = args.out.data(),
-           out_dtype = args.out.dtype(),
-           extents = RowsExtents{args.x.shape().rows(), args.out.numel(), args.x.shape().last()},
-           accumulate = args.accumulate](Worker& worker) {
-            dispatch_floating(x_dtype, "sum_rows", [&]<typename T>(TypeTag<T>) {
-              dispatch_floating(out_dtype, "sum_rows", [&]<typename Out>(TypeTag<Out>) {
-                sum_rows_kernel(static_cast<const T*>(x), static_cast<Out*>(out), extents,
-                                accumulate, worker.team);
-              });
-            });
-          });
+  enqueue(
+      stream, "sum_rows", 0,
+      [x = args.x.data(), dtype = args.x.dtype(), out = ColumnTarget(&args.out, args.accumulate),
+       extents = RowsExtents{args.x.shape().rows(), args.out.numel(), args.x.shape().last()}](
+          Worker& worker) {
+        dispatch_floating(dtype, "sum_rows", [&]<typename T>(TypeTag<T>) {
+          sum_rows_kernel(static_cast<const T*>(x), out, extents, worker.team);
+        });
+      });
 }
 
 void CpuBackend::compute(Stream& stream, const PowerSumArgs& args) {

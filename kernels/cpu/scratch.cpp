@@ -21,6 +21,11 @@ ScratchNeed scratch_of(const SumRowsArgs& args) {
   return {.bytes = static_cast<size_t>(elements) * accumulated(args.x.dtype())};
 }
 
+ScratchNeed scratch_of(const ActivationBackwardArgs& args) {
+  if (!args.dbias) return {};
+  return scratch_of(SumRowsArgs{.x = args.x, .out = *args.dbias});
+}
+
 ScratchNeed scratch_of(const NormBackwardArgs& args) {
   const RowBlocks blocks(args.x.shape().rows(), kLeastNormRows);
   const int64_t elements = blocks.count * 2 * args.x.shape().last();  // dweight, dbias

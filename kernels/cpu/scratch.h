@@ -26,6 +26,7 @@ struct ScratchNeed {
 
 ScratchNeed scratch_of(const SumRowsArgs& args);
 ScratchNeed scratch_of(const NormBackwardArgs& args);
+ScratchNeed scratch_of(const ActivationBackwardArgs& args);
 ScratchNeed scratch_of(const CrossEntropyArgs& args);
 ScratchNeed scratch_of(const AttentionForwardArgs& args);
 ScratchNeed scratch_of(const AttentionBackwardArgs& args);

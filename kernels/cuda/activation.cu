@@ -2,7 +2,7 @@
 // activation_functions.h. Bound by memory: exp and erf hide behind the loads. Computed in f32;
 // results may overwrite operands.
 #include "kernels/cuda/activation_functions.h"
-#include "kernels/cuda/elements.h"
+#include "kernels/cuda/column_sums.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -61,7 +61,12 @@ struct ActivationBackward {
 
   template <int V>
   __device__ void at(int64_t i) const {
-    float values[V], gradients[V];
+    float gradients[V];
+    derive<V>(i, gradients);
+  }
+  template <int V>
+  __device__ void derive(int64_t i, float (&gradients)[V]) const {
+    float values[V];
     load_widened<V>(x + i, values);
     load_widened<V>(dy + i, gradients);
 #pragma unroll
@@ -81,6 +86,24 @@ struct GatePlace {
     const int64_t row =
         i >> 32 == 0 ? static_cast<uint32_t>(i) / static_cast<uint32_t>(width) : i / width;
     return i + row * width;
+  }
+};
+
+// The rows of dx for the sums over rows that are the bias's gradient: dx is not read again.
+// mapping: that of sum_chunks
+// bytes:   3 N elements
+// in f32:  all arithmetic and sums; what is added is dx as stored
+// source:  as above
+template <typename F, typename T>
+struct DerivedRows {
+  ActivationBackward<F, T> all;
+  int64_t columns;
+
+  template <int V>
+  __device__ void values(int64_t row, int64_t column, float (&out)[V]) const {
+    all.template derive<V>(row * columns + column, out);
+#pragma unroll
+    for (int j = 0; j < V; ++j) out[j] = widened<float>(narrowed<T>(out[j]));
   }
 };
 
@@ -154,10 +177,16 @@ void CudaBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
   const Op op(*this, stream, args);
   dispatch_device(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     dispatch_activation(args.kind, op.name(), [&]<typename F>(F f) {
-      for_each_element<run_of<T>()>(
-          op, x.numel(),
-          ActivationBackward<F, T>{f, x.data_as<T>(), dy.data_as<T>(), dx.data_as<T>()},
-          {x.data(), dy.data(), dx.data()});
+      const ActivationBackward<F, T> derive{f, x.data_as<T>(), dy.data_as<T>(), dx.data_as<T>()};
+      const std::initializer_list<const void*> pointers = {x.data(), dy.data(), dx.data()};
+      if (args.dbias) {
+        const int64_t columns = x.shape().last();
+        sum_columns<run_of<T>()>(op, DerivedRows<F, T>{derive, columns}, x.shape().rows(),
+                                 aligned_to_16(pointers) && columns % run_of<T>() == 0, *args.dbias,
+                                 args.accumulate_bias);
+      } else {
+        for_each_element<run_of<T>()>(op, x.numel(), derive, pointers);
+      }
     });
   });
 }

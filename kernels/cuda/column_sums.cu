@@ -1,59 +1,9 @@
-// Sums over rows: partial sums of chunks of rows, then those in order. No atomics: the same bits
-// every time.
+// The last step of sums over rows, and sums over the rows of a matrix in memory. No atomics: the
+// same bits every time.
 #include "kernels/cuda/column_sums.h"
-#include "kernels/cuda/elements.h"
-#include "kernels/cuda/reduce.h"
-#include "kernels/cuda/workspace.h"
 
 namespace fsdp::cuda {
 namespace {
-
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarpSize;
-constexpr int64_t kMinChunkRows = 8 * kWarps;
-constexpr int64_t kBlocksPerMultiprocessor = 8;
-
-// mapping: grid x takes 32 V columns, grid y a chunk of rows; a warp per row, in turn
-// bytes:   those of x, once
-// in f32:  the sums
-// source:  core/kernel_args.h, SumRowsArgs
-template <typename T, int V>
-__global__ void __launch_bounds__(kThreads)
-    sum_chunks(const T* x, int64_t row_length, float* partials, int64_t rows, int64_t columns,
-               int64_t chunk_rows) {
-  const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarpSize * V;
-  const int64_t column = first + lane * V;
-  const int64_t begin = blockIdx.y * chunk_rows;
-  const int64_t end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
-  float sums[V] = {};
-  if (column + V <= columns) {
-#pragma unroll 4
-    for (int64_t row = begin + warp; row < end; row += kWarps) {
-      float values[V];
-      load_widened<V>(x + row * row_length + column, values);
-#pragma unroll
-      for (int j = 0; j < V; ++j) sums[j] += values[j];
-    }
-  } else if (column < columns) {
-    for (int64_t row = begin + warp; row < end; row += kWarps) {
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (column + j < columns) sums[j] += widened<float>(x[row * row_length + column + j]);
-      }
-    }
-  }
-  FSDP_SHARED(tile, float[kWarps][kWarpSize * V]);
-#pragma unroll
-  for (int j = 0; j < V; ++j) tile[warp][lane * V + j] = sums[j];
-  __syncthreads();
-  for (int j = threadIdx.x; j < kWarpSize * V && first + j < columns; j += kThreads) {
-    float total = tile[0][j];
-#pragma unroll
-    for (int from = 1; from < kWarps; ++from) total += tile[from][j];
-    partials[blockIdx.y * columns + first + j] = total;
-  }
-}
 
 constexpr int kPartialWarps = 32;  // there are few columns and many rows: as many as a block has
 
@@ -111,22 +61,29 @@ void add_partials(const Op& op, const float* partials, int64_t rows, int64_t str
          targets.back());
 }
 
+namespace {
+
+// The rows of a matrix.
+template <typename T>
+struct StoredRows {
+  const T* x;
+  int64_t row_length;
+
+  template <int V>
+  __device__ void values(int64_t row, int64_t column, float (&out)[V]) const {
+    load_widened<V>(x + row * row_length + column, out);
+  }
+};
+
+}  // namespace
+
 void CudaBackend::compute(Stream& stream, const SumRowsArgs& args) {
   const Op op(*this, stream, args);
-  const int64_t columns = args.out.numel();
-  if (columns == 0) return;
-  const int64_t rows = args.x.shape().rows(), row_length = args.x.shape().last();
+  const int64_t row_length = args.x.shape().last();
   dispatch_device(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
-    constexpr int kRun = run_of<T>();
-    const bool aligned = aligned_to_16({args.x.data()}) && row_length % kRun == 0;
-    const int64_t across = blocks_for(columns, kWarpSize * (aligned ? kRun : 1));
-    const int64_t wanted = blocks_for(kBlocksPerMultiprocessor * device_.multiprocessors, across);
-    const int64_t chunk_rows = std::max(kMinChunkRows, blocks_for(rows, wanted));
-    const int64_t chunks = blocks_for(rows, chunk_rows);
-    const Workspace<float> partials(op, chunks * columns);
-    launch(aligned ? sum_chunks<T, kRun> : sum_chunks<T, 1>, Grid(across, chunks), kThreads, 0, op,
-           args.x.data_as<T>(), row_length, partials.data(), rows, columns, chunk_rows);
-    add_partials(op, partials.data(), chunks, columns, {{&args.out, 0, args.accumulate}});
+    const bool aligned = aligned_to_16({args.x.data()}) && row_length % run_of<T>() == 0;
+    sum_columns<run_of<T>()>(op, StoredRows<T>{args.x.data_as<T>(), row_length},
+                             args.x.shape().rows(), aligned, args.out, args.accumulate);
   });
 }
 

@@ -40,6 +40,10 @@ size_t gpu_workspace(const SumRowsArgs& args) {
   return rounded(4 * columns * std::min(blocks_for(rows, kChunk), blocks_for(kBlocks, across)));
 }
 
+size_t gpu_workspace(const ActivationBackwardArgs& args) {
+  return args.dbias ? gpu_workspace(SumRowsArgs{.x = args.x, .out = *args.dbias}) : 0;
+}
+
 // Two sums of every column for each block; a block of fewer threads has fewer columns.
 size_t gpu_workspace(const NormBackwardArgs& args) {
   constexpr int64_t kThreadsOfMultiprocessor = 512, kFewest = 32, kColumnsOfThread = 32;

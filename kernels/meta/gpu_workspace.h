@@ -12,6 +12,7 @@ namespace fsdp::meta {
 // Bytes, rounded up as the ledger does.
 size_t gpu_workspace(const MatmulArgs& args);
 size_t gpu_workspace(const SumRowsArgs& args);
+size_t gpu_workspace(const ActivationBackwardArgs& args);
 size_t gpu_workspace(const NormBackwardArgs& args);
 size_t gpu_workspace(const CrossEntropyArgs& args);
 size_t gpu_workspace(const PowerSumArgs& args);

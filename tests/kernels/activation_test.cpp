@@ -129,6 +129,43 @@ Values element_differences(const Values& at, const Values& gradient, F f) {
   return out;
 }
 
+TEST_CASE("activations backward with the sums over rows: the bits of the two kernels one by one") {
+  for (const DType dtype : kFloatingTypes) {
+    for (const Activation kind : {Activation::kGeluTanh, Activation::kGeluErf, Activation::kMish}) {
+      for (const Shape& shape : {Shape{1, 1}, Shape{0, 5}, Shape{6, 513}, Shape{71, 1100}}) {
+        const Values x = rounded(random_values(shape.numel(), 1, -6, 6), dtype);
+        const Values dy = rounded(random_values(shape.numel(), 2), dtype);
+        const Values before = random_values(shape.last(), 3);
+        on_any_threads([&](Backend& backend) {
+          Stream& stream = backend.compute_stream();
+          const Tensor at = make_tensor(backend, shape, dtype, x);
+          Tensor one = make_tensor(backend, shape, dtype, dy);
+          Tensor two = make_tensor(backend, shape, dtype, dy);
+          const DType wide = accumulation_dtype(dtype);
+          std::vector<Values> out;
+          for (const bool accumulate : {false, true}) {
+            Tensor sums = make_tensor(backend, {shape.last()}, wide, before);
+            Tensor expected = make_tensor(backend, {shape.last()}, wide, before);
+            backend.run(stream, ActivationBackwardArgs{.kind = kind,
+                                                       .x = at,
+                                                       .dy = one,
+                                                       .dx = one,
+                                                       .dbias = &sums,
+                                                       .accumulate_bias = accumulate});
+            backend.run(stream,
+                        ActivationBackwardArgs{.kind = kind, .x = at, .dy = two, .dx = two});
+            backend.run(stream, SumRowsArgs{.x = two, .out = expected, .accumulate = accumulate});
+            CHECK(one.to_doubles() == two.to_doubles());
+            CHECK(sums.to_doubles() == expected.to_doubles());
+            out.push_back(sums.to_doubles());
+          }
+          return out;
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("activations backward against finite differences, and every dtype against f64") {
   cpu::CpuBackend backend;
   for (const Activation kind : kKinds) {

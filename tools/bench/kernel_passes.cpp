@@ -91,13 +91,16 @@ void Passes::add_norms() {
 }
 
 void Passes::add_activations() {
-  const Tensor x = tensor(Shape{N * F}), dy = tensor(Shape{N * F});
-  Tensor y = tensor(Shape{N * F});
+  const Tensor x = tensor(Shape{N, F}), dy = tensor(Shape{N, F});
+  Tensor y = tensor(Shape{N, F}), dbias = tensor(Shape{F}, gradient);
   for (const Activation kind :
        {Activation::kGeluTanh, Activation::kGeluErf, Activation::kGeluBloom, Activation::kRelu}) {
     const std::string name(name_of(kind));
     add(ActivationForwardArgs{kind, x, y}, name, text(N, F), kStreamingBar);
     add(ActivationBackwardArgs{kind, x, dy, y}, name, text(N, F), kStreamingBar);
+    if (kind != Activation::kGeluTanh) continue;
+    add(ActivationBackwardArgs{.kind = kind, .x = x, .dy = dy, .dx = y, .dbias = &dbias},
+        name + " with dbias", text(N, F), kColumnSumBar);
   }
 }
 

@@ -58,6 +58,14 @@ TEST_CASE("workspace of a GPU: the backward of norms and sums of columns") {
       });
       check_bound([&](CudaBackend& gpu) {
         const Tensor x = zeros(gpu, {e.rows, e.columns}, dtype);
+        Tensor dx = zeros(gpu, {e.rows, e.columns}, dtype), dbias = zeros(gpu, {e.columns}, dtype);
+        const ActivationBackwardArgs args = {
+            .kind = Activation::kRelu, .x = x, .dy = x, .dx = dx, .dbias = &dbias};
+        gpu.run(gpu.compute_stream(), args);
+        return meta::gpu_workspace(args);
+      });
+      check_bound([&](CudaBackend& gpu) {
+        const Tensor x = zeros(gpu, {e.rows, e.columns}, dtype);
         const Tensor weight = zeros(gpu, {e.columns}, dtype), rstd = zeros(gpu, {e.rows});
         Tensor dx = zeros(gpu, {e.rows, e.columns}, dtype);
         Tensor dweight = zeros(gpu, {e.columns}, dtype);

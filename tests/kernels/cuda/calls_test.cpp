@@ -103,6 +103,29 @@ void check_activation(cuda::CudaBackend& gpu, DType dtype, Activation kind, int6
   check_call(gpu, ActivationBackwardArgs{kind, x, dy, dy});  // in place
 }
 
+TEST_CASE("activations backward with the sums over rows of every dtype, size and alignment") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const DType dtype : kGpuTypes) {
+      for (const Shape& shape : {Shape{1, 1}, Shape{0, 9}, Shape{70, 7}, Shape{2, 264},
+                                 Shape{261, 40}, Shape{20, 261}}) {
+        for (const DType to : {dtype, DType::kF32}) {
+          CpuTensors t;
+          const Tensor& x = t.of(shape, dtype, -12, 12);
+          Tensor &dy = t.of(shape, dtype), &sums = t.of({shape[1]}, to);
+          for (const bool accumulate : {false, true}) {
+            check_call(gpu, ActivationBackwardArgs{.kind = Activation::kGeluTanh,
+                                                   .x = x,
+                                                   .dy = dy,
+                                                   .dx = dy,
+                                                   .dbias = &sums,
+                                                   .accumulate_bias = accumulate});
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("activations forward and backward") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const DType dtype : kGpuTypes) {
