@@ -186,9 +186,7 @@ int64_t CrossEntropyArgs::columns() const {
   return vocabulary > 0 ? vocabulary : logits.shape().last();
 }
 Cost CrossEntropyArgs::cost() const {
-  const int64_t of_element =
-      dlogits ? width(accumulation_dtype(dlogits->dtype())) + width(dlogits->dtype())
-              : width(accumulation_dtype(logits.dtype()));
+  const int64_t of_element = width(logits.dtype()) + (dlogits ? width(dlogits->dtype()) : 0);
   return {.bytes = logits.shape().rows() * columns() * of_element};
 }
 std::string CrossEntropyArgs::words() const {

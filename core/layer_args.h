@@ -467,11 +467,11 @@ struct PositionBackwardArgs {
   }
 };
 
-// Softmax cross-entropy over rows of f32/f64 logits. loss_sum += sum over labelled rows;
-// dlogits = (softmax - onehot) * gradient_scale, 0 for ignored rows; may be the memory of logits.
-// See [Note: padded rows].
+// Softmax cross-entropy over rows of logits, computed in their accumulation dtype. loss_sum += sum
+// over labelled rows; dlogits = (softmax - onehot) * gradient_scale, 0 for ignored rows; may be the
+// memory of logits. Beside logits of bf16 it is bf16. See [Note: padded rows].
 struct CrossEntropyArgs {
-  Tensor& logits;  // (N, V or more), accumulation dtype; overwritten when dlogits shares its memory
+  Tensor& logits;  // (N, V or more), f32, f64 or bf16; overwritten when dlogits shares its memory
   int64_t vocabulary = 0;     // V, where rows are longer; 0: all of a row
   const Tensor& labels;       // (N), i32; kIgnoreIndex: no loss
   Tensor& loss_sum;           // (), accumulation dtype

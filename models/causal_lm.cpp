@@ -105,7 +105,8 @@ void CausalLM::probe(const Tensor& tokens, const ForwardContext& context, const 
 Tensor CausalLM::loss(const Tensor& tokens, const Tensor& targets, const ForwardContext& context,
                       double gradient_scale, const Tensor* loss_scale) {
   return run(Tensor(), [&](const Tensor&) {
-    return head_->cross_entropy((*base_)(tokens, context), targets, gradient_scale, loss_scale);
+    return head_->cross_entropy((*base_)(tokens, context), targets, gradient_scale, loss_scale,
+                                head_options_);
   });
 }
 

@@ -42,6 +42,8 @@ class CausalLM final : public Module {
   const ModelConfig& config() const { return config_; }
   // Activation recompute in every k-th block (the first, the k+1-th, ...), none in the others.
   void set_recompute(RecomputeMode mode, int64_t every = 1) { base_->set_recompute(mode, every); }
+  // How its logits exist in loss(); logits() and last_logits() have those of the compute dtype.
+  void set_head(const ops::HeadOptions& options) { head_options_ = options; }
   // Blocks that the passes from now on leave out: x goes past them (LayerDrop, Fan et al., ICLR
   // 2020). They have no gradients then. Every rank must leave out the same ones.
   void leave_out(const std::vector<int64_t>& blocks) { base_->leave_out(blocks); }
@@ -65,6 +67,7 @@ class CausalLM final : public Module {
   ModelConfig config_;
   BaseModel* base_;
   Linear* head_;  // (V, hidden); shares the token table when tied
+  ops::HeadOptions head_options_;
 };
 
 }  // namespace fsdp::models

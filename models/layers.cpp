@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
 
 namespace fsdp::models {
@@ -77,10 +76,10 @@ void Linear::add_lora(const LoraRank& rank, double dropout, int64_t number) {
 }
 
 Tensor Linear::cross_entropy(const Tensor& h, const Tensor& labels, double gradient_scale,
-                             const Tensor* loss_scale) {
+                             const Tensor* loss_scale, const ops::HeadOptions& options) {
   return run(h, [&](const Tensor& input) {
     return ops::linear_cross_entropy(input, weights_.weight, labels, gradient_scale, loss_scale,
-                                     weights_.bias);
+                                     weights_.bias, options);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/module.h"
+#include "core/ops/cross_entropy.h"
 #include "core/ops/embedding.h"
 #include "core/ops/linear.h"
 #include "core/ops/norm.h"
@@ -40,9 +41,10 @@ class Linear final : public Module {
                                      const Tensor& x,  // (..., in)
                                      const ForwardContext& context);
   // As the head of a language model; see ops::linear_cross_entropy.
-  Tensor cross_entropy(const Tensor& h,                                   // (..., in)
-                       const Tensor& labels,                              // (rows of h), i32
-                       double gradient_scale, const Tensor* loss_scale);  // -> ()
+  Tensor cross_entropy(const Tensor& h,       // (..., in)
+                       const Tensor& labels,  // (rows of h), i32
+                       double gradient_scale, const Tensor* loss_scale,
+                       const ops::HeadOptions& options);  // -> ()
 
   // A low-rank term besides the weight; once, before the parameters have values. See lora.h.
   void add_lora(const LoraRank& rank, double dropout, int64_t number);

@@ -12,10 +12,15 @@ int64_t logits_row(int64_t vocabulary) {
   return (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-int64_t head_chunk_rows(int64_t rows, int64_t vocabulary) {
-  constexpr int64_t kLogitsBytes = 64 << 20;
+bool can_have_logits(DType states, DType logits) {
+  return logits == accumulation_dtype(states) || (logits == DType::kBF16 && states == DType::kBF16);
+}
+
+int64_t head_chunk_rows(int64_t rows, int64_t vocabulary, DType logits, int64_t bytes) {
   constexpr int64_t kMostChunks = 16;  // each reads and writes the whole gradient of the weight
-  const int64_t fitting = kLogitsBytes / (4 * logits_row(std::max<int64_t>(vocabulary, 1)));
+  const int64_t bytes_of_row =
+      static_cast<int64_t>(size_of(logits)) * logits_row(std::max<int64_t>(vocabulary, 1));
+  const int64_t fitting = bytes / bytes_of_row;
   const int64_t half = (rows + 1) / 2;
   const int64_t chunk =
       std::min(std::max<int64_t>({fitting, rows / kMostChunks, 16}), std::max<int64_t>(half, 64));
@@ -31,8 +36,8 @@ struct HeadPass {
   const Tensor* loss_scale = nullptr;
   Tensor h2;       // (N, C)
   Tensor dh2;      // (N, C), undefined without gradients
-  Tensor logits;   // (chunk, logits_row(V)), accumulation dtype
-  Tensor dlogits;  // the same in the compute dtype; shares logits when that is the same dtype
+  Tensor logits;   // (chunk, logits_row(V)), see HeadOptions
+  Tensor dlogits;  // the same in the dtype of h; shares logits when that is the same dtype
   const Tensor* bias = nullptr;  // (V)
   GradientTarget dweight, dbias;
 };
@@ -91,28 +96,33 @@ void check_head(const Tensor& h, const Parameter& weight, const Tensor& labels,
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& labels,
-                            double gradient_scale, const Tensor* loss_scale, Parameter* bias) {
+                            double gradient_scale, const Tensor* loss_scale, Parameter* bias,
+                            const HeadOptions& options) {
   check_head(h, weight, labels, bias);
   const int64_t rows = h.shape().rows();
   const int64_t channels = h.shape().last();
   const int64_t vocabulary = weight.shape()[0];
   Backend& backend = h.backend();
-  const DType wide = accumulation_dtype(h.dtype());
-  Tensor loss = Tensor::zeros(backend, Shape{}, wide);
+  const DType logits = options.logits_dtype.value_or(accumulation_dtype(h.dtype()));
+  FSDP_CHECK(can_have_logits(h.dtype(), logits),
+             "[cross_entropy] logits_dtype: expected {}{} beside states of {}, got {}",
+             name_of(accumulation_dtype(h.dtype())), h.dtype() == DType::kBF16 ? " or bf16" : "",
+             name_of(h.dtype()), name_of(logits));
+  Tensor loss = Tensor::zeros(backend, Shape{}, accumulation_dtype(h.dtype()));
 
   const bool train_weight = weight.recording(), train_bias = bias && bias->recording();
   Tape* tape = train_weight ? weight.tape() : train_bias ? bias->tape() : tape_of({&h});
-  const int64_t chunk = head_chunk_rows(rows, vocabulary);
+  const int64_t chunk = head_chunk_rows(rows, vocabulary, logits, options.chunk_bytes);
   HeadPass pass = {.gradient_scale = gradient_scale, .loss_scale = loss_scale};
   pass.h2 = h.view(Shape{rows, channels});
   pass.bias = bias ? &bias->value() : nullptr;
   if (tape && h.requires_grad()) {
     pass.dh2 = Tensor::empty(backend, pass.h2.shape(), h.dtype());
   }
-  pass.logits = Tensor::empty(backend, Shape{chunk, logits_row(vocabulary)}, wide);
+  pass.logits = Tensor::empty(backend, Shape{chunk, logits_row(vocabulary)}, logits);
   if (tape) {
     pass.dlogits =
-        wide == h.dtype() ? pass.logits : Tensor::empty(backend, pass.logits.shape(), h.dtype());
+        logits == h.dtype() ? pass.logits : Tensor::empty(backend, pass.logits.shape(), h.dtype());
   }
   const auto begin_gradient = [&](Parameter& parameter) {
     parameter.add_use();

@@ -33,7 +33,8 @@ ScratchNeed scratch_of(const NormBackwardArgs& args) {
 }
 
 ScratchNeed scratch_of(const CrossEntropyArgs& args) {
-  return {.bytes = static_cast<size_t>(args.logits.shape().rows()) * size_of(args.logits.dtype())};
+  return {.bytes =
+              static_cast<size_t>(args.logits.shape().rows()) * accumulated(args.logits.dtype())};
 }
 
 ScratchNeed scratch_of(const AttentionForwardArgs& args) {

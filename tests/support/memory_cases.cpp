@@ -147,6 +147,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
                                   DType::kF16}[static_cast<size_t>(l[kDType])];
   o.fsdp.reduce_dtype = l[kDType] == 2 ? DType::kBF16 : DType::kF32;
   if (o.fsdp.param_dtype == DType::kF16) o.loss_scale.initial = 1024;
+  if (l[kDType] == 2) o.head = {.logits_dtype = DType::kBF16, .chunk_bytes = 4096};
   const std::string block = o.model.block_class;
   o.wrap = std::array<comm::WrapPolicy, 4>{comm::wrap_classes({block}), comm::wrap_by_size(1500),
                                            comm::wrap_where([block](const Module& m) {

@@ -155,20 +155,26 @@ void Passes::add_embedding() {
   add(PositionBackwardArgs{dy, dplaces, false}, "", text(N, C), kColumnSumBar);
 }
 
-// On a chunk of rows, as the head calls it.
+// On a chunk of rows, as the head calls it; where the states are bf16, logits may be too.
 void Passes::add_cross_entropy() {
-  const int64_t rows = ops::head_chunk_rows(N, V);
-  const Shape shape = {rows, ops::logits_row(V)};
-  const Tensor labels = tensor(Shape{rows}, DType::kI32);
-  Tensor logits = tensor(shape, wide), loss_sum = tensor(Shape{}, wide);
-  Tensor dlogits = wide == dtype ? logits : tensor(shape);
-  for (const bool with_gradient : {false, true}) {
-    add(CrossEntropyArgs{.logits = logits,
-                         .vocabulary = V,
-                         .labels = labels,
-                         .loss_sum = loss_sum,
-                         .dlogits = with_gradient ? &dlogits : nullptr},
-        with_gradient ? "with gradient" : "", text(rows, V), kCrossEntropyBar);
+  for (const DType of_logits : {wide, DType::kBF16}) {
+    const bool narrow = of_logits != wide;
+    if (narrow && dtype != DType::kBF16) continue;
+    const int64_t rows = ops::head_chunk_rows(N, V, of_logits, ops::HeadOptions().chunk_bytes);
+    const Shape shape = {rows, ops::logits_row(V)};
+    const Tensor labels = tensor(Shape{rows}, DType::kI32);
+    Tensor logits = tensor(shape, of_logits), loss_sum = tensor(Shape{}, wide);
+    Tensor dlogits = of_logits == dtype ? logits : tensor(shape);
+    for (const bool with_gradient : {false, true}) {
+      const std::string variant = narrow ? "of bf16 logits" : "";
+      add(CrossEntropyArgs{.logits = logits,
+                           .vocabulary = V,
+                           .labels = labels,
+                           .loss_sum = loss_sum,
+                           .dlogits = with_gradient ? &dlogits : nullptr},
+          variant + (narrow && with_gradient ? " " : "") + (with_gradient ? "with gradient" : ""),
+          text(rows, V), kCrossEntropyBar);
+    }
   }
 }
 

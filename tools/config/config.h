@@ -246,6 +246,8 @@ struct TrainSection {
   bool stochastic_rounding = false;
   std::optional<DType> reduce_dtype;
   std::optional<DType> buffer_dtype;
+  std::optional<DType> logits_dtype;
+  std::string logits_chunk_bytes = "64MiB";
   std::vector<std::string> freeze;
   LossScaleSection loss_scale;
   RecomputeSection recompute;

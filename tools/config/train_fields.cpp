@@ -220,6 +220,13 @@ void visit_dtypes(Visitor& v, TrainSection& c) {
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
   v.field("buffer_dtype", c.buffer_dtype,
           "that rotary and ALiBi values are rounded to; auto: f32 (f64 for f64)");
+  v.field("logits_dtype", c.logits_dtype,
+          "of the head's results, in the loss and in evaluations: f32, or bf16 (with dtype: bf16), "
+          "whose gradients take their place; auto: f32 (f64 for f64)");
+  v.field("logits_chunk_bytes", c.logits_chunk_bytes,
+          "of logits at once, 512MiB; a sixteenth of a pass's tokens where that is more; the "
+          "head's gradient is read and written for each chunk",
+          {.is_size = true, .on_resume = OnResume::kFreeUnlessFixedOrder});
 }
 
 void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {

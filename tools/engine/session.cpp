@@ -12,6 +12,7 @@ std::unique_ptr<Module> make_model(const SessionOptions& options, const Places& 
   auto model = std::make_unique<models::CausalLM>(options.model, *places.device,
                                                   options.fsdp.param_dtype, options.max_length);
   model->set_recompute(options.recompute, options.recompute_every);
+  model->set_head(options.head);
   if (options.lora) models::add_lora(*model, *options.lora);
   freeze_parameters(options.model, options.frozen, model->parameters());
   set_decay(model->parameters(), options.decay);

@@ -32,6 +32,7 @@ struct SessionOptions {
   LossMean loss_mean = LossMean::kTokens;
   RecomputeMode recompute = RecomputeMode::kNone;
   int64_t recompute_every = 1;  // in every k-th block
+  ops::HeadOptions head;        // of the loss
   // Parameters that keep their values: Hugging Face names; * stands for any characters.
   std::vector<std::string> frozen;
   uint64_t seed = 0;  // of dropout

@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/text/byte_size.h"
 #include "core/text/counted.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
@@ -146,6 +147,9 @@ PlacedOptions session_options(const config::TrainConfig& config, const models::M
                             .loss_mean = train.loss_mean,
                             .recompute = train.recompute.mode,
                             .recompute_every = train.recompute.every,
+                            .head = {.logits_dtype = train.logits_dtype,
+                                     .chunk_bytes = parse_byte_size(train.logits_chunk_bytes,
+                                                                    "train.logits_chunk_bytes")},
                             .frozen = train.freeze,
                             .seed = static_cast<uint64_t>(train.seed)},
                            backend};
@@ -163,6 +167,15 @@ PlacedOptions session_options(const config::TrainConfig& config, const models::M
                    std::count(computed.begin(), computed.end(), DType::kF16) ==
                        static_cast<int64_t>(computed.size()),
                "train.master_dtype: f16: expected all units to compute in f16");
+    FSDP_CHECK(!train.logits_dtype || std::any_of(computed.begin(), computed.end(),
+                                                  [&](DType states) {
+                                                    return ops::can_have_logits(
+                                                        states, *train.logits_dtype);
+                                                  }),
+               "train.logits_dtype: expected {}{}, because the computation is in {}, got {}",
+               fsdp::name_of(accumulation_dtype(train.dtype)),
+               train.dtype == DType::kBF16 ? " or bf16" : "", fsdp::name_of(train.dtype),
+               fsdp::name_of(*train.logits_dtype));
     FSDP_CHECK(
         !train.buffer_dtype || has_position_values(model),
         "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",

@@ -19,6 +19,13 @@ namespace {
 using test::error_of;
 using Doubles = std::vector<double>;
 
+constexpr ops::HeadOptions kNarrow = {.logits_dtype = DType::kBF16};
+
+int64_t chunk_rows(int64_t rows, int64_t vocabulary, DType logits = DType::kF32,
+                   int64_t bytes = ops::HeadOptions().chunk_bytes) {
+  return ops::head_chunk_rows(rows, vocabulary, logits, bytes);
+}
+
 std::vector<int32_t> labels_for(int64_t rows, int64_t vocabulary) {
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < rows; ++i) {
@@ -145,7 +152,7 @@ TEST_CASE("cross entropy: several chunks of a bf16 weight gradient add up in f32
   cpu::CpuBackend backend;
   Tape tape(backend);
   const int64_t rows = 600, channels = 5, vocabulary = 9;
-  REQUIRE(rows > ops::head_chunk_rows(rows, vocabulary));
+  REQUIRE(rows > chunk_rows(rows, vocabulary));
   const Tensor values = test::random_tensor(backend, Shape{rows, channels}, DType::kBF16, 1);
   const Tensor labels = Tensor::from_host(backend, Shape{rows}, labels_for(rows, vocabulary));
   Parameter w("w", Shape{vocabulary, channels}, {}, true);
@@ -238,7 +245,7 @@ TEST_CASE("cross entropy: chunks are bounded, and never all rows of a large batc
     for (const int64_t rows : {int64_t{1}, int64_t{16}, int64_t{64}, int64_t{65}, int64_t{4096}}) {
       CAPTURE(vocabulary);
       CAPTURE(rows);
-      const int64_t chunk = ops::head_chunk_rows(rows, vocabulary);
+      const int64_t chunk = chunk_rows(rows, vocabulary);
       CHECK(chunk >= 1);
       CHECK(chunk <= rows);
       if (rows > 64) CHECK(chunk < rows);
@@ -248,9 +255,20 @@ TEST_CASE("cross entropy: chunks are bounded, and never all rows of a large batc
       if (chunk < rows && chunk > 16) CHECK(chunk % 16 == 0);
     }
   }
-  CHECK(ops::head_chunk_rows(4096, 50257) == 256);
-  CHECK(ops::head_chunk_rows(65536, 50257) == 4096);
-  CHECK(ops::head_chunk_rows(16384, 151936) == 1024);
+  CHECK(chunk_rows(4096, 50257) == 256);
+  CHECK(chunk_rows(65536, 50257) == 4096);
+  CHECK(chunk_rows(16384, 151936) == 1024);
+}
+
+TEST_CASE("cross entropy: a chunk's bytes and the dtype of logits say how many rows it has") {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  CHECK(chunk_rows(4096, 50257, DType::kBF16) == 640);
+  CHECK(chunk_rows(4096, 50257, DType::kF64) == 256);  // a sixteenth: 166 would fit
+  CHECK(chunk_rows(2048, 50257, DType::kF64) == 128);
+  CHECK(chunk_rows(4096, 50257, DType::kF32, 256 * kMiB) == 1280);
+  CHECK(chunk_rows(4096, 50257, DType::kF32, 1024 * kMiB) == 2048);  // half of the rows
+  CHECK(chunk_rows(256, 50257, DType::kF32, kMiB) == 16);
+  CHECK(chunk_rows(4096, 128256, DType::kBF16, 512 * kMiB) == 2048);
 }
 
 TEST_CASE("cross entropy: rows of logits lie a multiple of 64 elements apart") {
@@ -275,10 +293,60 @@ TEST_CASE("cross entropy: the logits of one chunk are all that exists") {
   const Tensor loss = ops::linear_cross_entropy(h.value(), w, labels, 1);
   const MemoryUsage usage = backend.ledger().usage();
   const size_t saved = rounded_bytes(rows * channels * 2) + rounded_bytes(4);  // dh and the loss
-  const auto chunk = static_cast<size_t>(ops::head_chunk_rows(rows, vocabulary));
+  const auto chunk = static_cast<size_t>(chunk_rows(rows, vocabulary));
   CHECK(usage.current[activation] - before == saved);
   CHECK(usage.peak[activation] - before ==
         saved + rounded_bytes(chunk * 128 * 4) + rounded_bytes(chunk * 128 * 2));
+  // Logits of bf16 are one buffer, with the gradients in it.
+  w.clear_gradient();
+  const size_t without = backend.ledger().usage().current[activation];
+  backend.ledger().reset_peak();
+  const Tensor narrow =
+      ops::linear_cross_entropy(h.value(), w, labels, 1, nullptr, nullptr, kNarrow);
+  CHECK(backend.ledger().usage().peak[activation] - without ==
+        saved + rounded_bytes(chunk * 128 * 2));
+}
+
+// A logit is rounded by at most 2^-9 of itself. So much the logarithm of a row's sum and the logit
+// of its label move, and twice as much, of itself, a probability.
+TEST_CASE("cross entropy: logits of bf16 within their rounding of the whole matrix in double") {
+  cpu::CpuBackend backend;
+  const int64_t channels = 7, vocabulary = 1003;
+  for (const int64_t rows : {1, 65, 300}) {
+    CAPTURE(rows);
+    Tape tape(backend);
+    const test::Leaf h(tape, test::random_tensor(backend, Shape{rows, channels}, DType::kBF16, 1));
+    Parameter w("w", Shape{vocabulary, channels}, {}, true);
+    w.set_value(test::random_tensor(backend, w.shape(), DType::kBF16, 2));
+    w.set_tape(&tape);
+    const std::vector<int32_t> labels = labels_for(rows, vocabulary);
+    const Tensor ids = Tensor::from_host(backend, Shape{rows}, labels);
+    const auto loss_of = [&](const ops::HeadOptions& options) {
+      return ops::linear_cross_entropy(h.value(), w, ids, 0.5, nullptr, nullptr, options);
+    };
+    const Tensor loss = loss_of(kNarrow);
+    CHECK(loss.dtype() == DType::kF32);
+    tape.backward(loss);
+    const Doubles a = h.value().to_doubles(), b = w.value().to_doubles();
+    const Reference r = reference(a, b, labels, 7, 0.5);
+    double most = 0;  // of all logits
+    for (size_t row = 0; row < labels.size(); ++row) {
+      for (size_t v = 0; v < static_cast<size_t>(vocabulary); ++v) {
+        double logit = 0;
+        for (size_t i = 0; i < 7; ++i) logit += a[row * 7 + i] * b[v * 7 + i];
+        most = std::max(most, std::abs(logit));
+      }
+    }
+    const double unit = test::unit_roundoff(DType::kBF16), of_logit = most * unit;
+    CHECK(std::abs(loss.item() - r.loss) <= 2 * of_logit * static_cast<double>(rows));
+    const double of_gradient = 2 * of_logit + 2 * unit;
+    CHECK(distance(w.gradient().to_doubles(), r.dw) <= of_gradient);
+    CHECK(distance(h.gradient().to_doubles(), r.dh) <= of_gradient);
+    // They were rounded, also where nothing is recorded.
+    const Tape::Pause pause(tape);
+    CHECK(loss_of(kNarrow).item() == loss.item());
+    CHECK(loss_of({}).item() != loss.item());
+  }
 }
 
 TEST_CASE("cross entropy: wrong use is named") {
@@ -301,6 +369,14 @@ TEST_CASE("cross entropy: wrong use is named") {
         "[cross_entropy] head.weight: expected bf16, got f32");
   CHECK(loss_error(zeros(Shape{0, 2}, DType::kF32), zeros(Shape{0}, DType::kI32)) ==
         "[cross_entropy] rows: expected at least one, got (0, 2)");
+  CHECK(error_of([&] {
+          ops::linear_cross_entropy(two, w, labels, 1, nullptr, nullptr, kNarrow);
+        }) == "[cross_entropy] logits_dtype: expected f32 beside states of f32, got bf16");
+  for (const DType states : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+    CHECK(ops::can_have_logits(states, DType::kBF16) == (states == DType::kBF16));
+    CHECK(ops::can_have_logits(states, DType::kF32) == (states != DType::kF64));
+    CHECK_FALSE(ops::can_have_logits(states, DType::kF16));
+  }
   w.set_tape(&tape);
   const Tensor loss = ops::linear_cross_entropy(two, w, labels, 1);
   CHECK(error_of([&] { tape.backward(loss, zeros(Shape{}, DType::kF32)); }) ==

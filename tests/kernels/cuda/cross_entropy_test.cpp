@@ -10,11 +10,17 @@ struct Case {
   int64_t rows, vocabulary, shift;
   int64_t padding = 0;  // of rows, with what is not a number
 };
-// Rows that do and do not lie on 16 bytes; those of 60,000 are too long for shared memory, that of
-// 12,272 takes 48 KiB of it beside what the reductions have.
-constexpr Case kCases[] = {{1, 1, 0},     {5, 7, 0},      {5, 7, 0, 57}, {4, 64, 0},
-                           {3, 257, 1},   {3, 257, 0, 2}, {2, 8201, 0},  {2, 8201, 0, 55},
-                           {1, 12272, 0}, {1, 60001, 0},  {1, 60000, 0}, {2, 60001, 0, 31}};
+// Rows that do and do not lie on 16 bytes. A block of the emulated GPU keeps 57,344 logits of f32
+// in shared memory, 16,384 more in registers, and reads others twice. A row of 12,272 takes 48 KiB
+// of shared memory beside what the reductions have.
+constexpr Case kCases[] = {{1, 1, 0},     {5, 7, 0},        {5, 7, 0, 57}, {4, 64, 0},
+                           {3, 257, 1},   {3, 257, 0, 2},   {2, 8201, 0},  {2, 8201, 0, 55},
+                           {1, 12272, 0}, {1, 60001, 0},    {1, 60000, 0}, {2, 60001, 0, 31},
+                           {1, 57344, 0}, {2, 75003, 0, 37}};
+// Of bf16 it keeps twice 57,344, and 32,768 more.
+constexpr Case kNarrowCases[] = {{1, 1, 0},          {5, 7, 0, 57},  {3, 257, 1},
+                                 {1, 120003, 1},     {1, 147456, 0}, {2, 120001, 0, 31},
+                                 {2, 150005, 0, 27}, {1, 150005, 0}};
 
 std::vector<int32_t> labels_of(const Case& c) {
   std::vector<int32_t> labels;
@@ -71,6 +77,37 @@ TEST_CASE("cross_entropy: loss and gradient, of every gradient dtype, in place t
   });
 }
 
+TEST_CASE("cross_entropy: logits of bf16, the gradient in their place") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const Case& c : kNarrowCases) {
+      CAPTURE(c.vocabulary);
+      check_against_cpu(gpu, DType::kBF16, [&](Backend& backend) {
+        const Values values = random_values(c.rows * c.vocabulary, 1, -9, 9);
+        Tensor logits = padded_tensor(backend, c.vocabulary, c.padding, DType::kBF16, values);
+        if (c.shift) {
+          logits = shifted_tensor(backend, logits.shape(), DType::kBF16, values, c.shift);
+        }
+        const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
+        const Tensor loss_scale = make_tensor(backend, {}, DType::kF32, {8});
+        const auto loss_of = [&](Tensor* dlogits) {
+          Tensor loss = make_tensor(backend, {}, DType::kF32, {0.25});
+          backend.run(backend.compute_stream(),
+                      CrossEntropyArgs{.logits = logits,
+                                       .vocabulary = c.padding ? c.vocabulary : 0,
+                                       .labels = labels,
+                                       .loss_sum = loss,
+                                       .dlogits = dlogits,
+                                       .gradient_scale = 0.125,
+                                       .loss_scale = &loss_scale});
+          return loss.to_doubles();
+        };
+        return std::vector<Values>{loss_of(nullptr), loss_of(&logits),
+                                   without_padding(logits, c.vocabulary)};
+      });
+    }
+  });
+}
+
 TEST_CASE("cross_entropy of logits that differ by much, or are hidden") {
   on_gpu([](cuda::CudaBackend& gpu) {
     check_against_cpu(gpu, DType::kF32, [&](Backend& backend) {
@@ -106,14 +143,22 @@ TEST_CASE("cross_entropy: a label outside of the vocabulary is an error at the n
   });
 }
 
-TEST_CASE("cross_entropy refuses f64 by name") {
+TEST_CASE("cross_entropy refuses f64, and another gradient beside logits of bf16, by name") {
   on_gpu([](Backend& gpu) {
     Tensor logits = Tensor::zeros(gpu, {1, 5}, DType::kF64), loss = logits;
     const Tensor labels = Tensor::from_host<int32_t>(gpu, {1}, {4});
     CHECK_THROWS_WITH_AS(
         gpu.run(gpu.compute_stream(),
                 CrossEntropyArgs{.logits = logits, .labels = labels, .loss_sum = loss}),
-        "[cross_entropy] dtype of logits: expected f32 on a GPU, got f64", Error);
+        "[cross_entropy] dtype of logits: expected f32 or bf16 on a GPU, got f64", Error);
+    Tensor narrow = Tensor::zeros(gpu, {1, 5}, DType::kBF16);
+    Tensor wide = Tensor::zeros(gpu, {1, 5}, DType::kF32),
+           sum = Tensor::zeros(gpu, {}, DType::kF32);
+    CHECK_THROWS_WITH_AS(
+        gpu.run(gpu.compute_stream(),
+                CrossEntropyArgs{
+                    .logits = narrow, .labels = labels, .loss_sum = sum, .dlogits = &wide}),
+        "[cross_entropy] dtype of dlogits: expected bf16 beside logits of bf16, got f32", Error);
   });
 }
 

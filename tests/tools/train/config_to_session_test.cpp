@@ -393,6 +393,25 @@ TEST_CASE("train setup: buffer_dtype where a model has position tables, and wher
   }
 }
 
+TEST_CASE("train setup: the head's logits") {
+  const auto head = [](const std::string& text) {
+    return session_options(config_of("train: {" + text + "}"), {}, 1, {}).head;
+  };
+  CHECK(!head("dtype: bf16").logits_dtype);
+  CHECK(head("").chunk_bytes == ops::HeadOptions().chunk_bytes);
+  CHECK(head("logits_chunk_bytes: 512MiB").chunk_bytes == int64_t{512} << 20);
+  CHECK(head("dtype: bf16, logits_dtype: bf16").logits_dtype == DType::kBF16);
+  CHECK(head("dtype: f16, logits_dtype: f32").logits_dtype == DType::kF32);
+  const auto refused = [&](const std::string& text) { return test::error_of([&] { head(text); }); };
+  CHECK(refused("logits_dtype: bf16") ==
+        "test.yaml:1: train.logits_dtype: expected f32, because the computation is in f32, got "
+        "bf16");
+  CHECK(test::contains(refused("dtype: f16, logits_dtype: bf16"), "the computation is in f16"));
+  CHECK(test::contains(refused("dtype: f64, logits_dtype: f32"), "expected f64, because"));
+  CHECK(test::contains(refused("dtype: bf16, logits_dtype: f16"), "expected f32 or bf16"));
+  CHECK(test::contains(refused("logits_chunk_bytes: auto"), "train.logits_chunk_bytes: expected"));
+}
+
 TEST_CASE("train setup: ranks with different configurations are told where they differ") {
   const auto message_of = [](const std::string& key, const std::string& value) {
     std::vector<std::string> messages(3);
