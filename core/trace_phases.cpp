@@ -9,6 +9,7 @@ namespace fsdp {
 
 size_t TracePhases::begin(std::string name) {
   open_.push_back(name);
+  if (marks_) marks_->begin_phase(name);
   if (listener_) listener_(open_);
   if (!trace_) return 0;
   phases_.push_back(
@@ -19,8 +20,16 @@ size_t TracePhases::begin(std::string name) {
 // Of an error the phase stays with the listener: who reports it asks later.
 void TracePhases::end(size_t phase) {
   open_.pop_back();
+  if (marks_) marks_->end_phase();
   if (listener_ && std::uncaught_exceptions() == 0) listener_(open_);
   if (trace_) phases_.at(phase).last = trace_->next_sequence();
+}
+
+void TracePhases::set_marks(PhaseMarks* marks) {
+  marks_ = marks;
+  for (const std::string& name : open_) {
+    if (marks_) marks_->begin_phase(name);
+  }
 }
 
 std::string TracePhases::innermost() const { return open_.empty() ? "" : open_.back(); }

@@ -15,6 +15,14 @@
 
 namespace fsdp {
 
+// Who is told of every begin and every end, by an exception too: a device's profiler.
+class PhaseMarks {
+ public:
+  virtual ~PhaseMarks() = default;
+  virtual void begin_phase(const std::string& name) = 0;
+  virtual void end_phase() = 0;  // of the one that began last
+};
+
 class TracePhases {
  public:
   // Of all phases that have begun and not ended, the outermost first.
@@ -26,6 +34,8 @@ class TracePhases {
   // Returns the argument for end(). Phases may nest; what began last ends first.
   size_t begin(std::string name);
   void end(size_t phase);
+  // From now on, and of the phases that have begun; null: nobody. It must outlive them.
+  void set_marks(PhaseMarks* marks);
   std::string innermost() const;  // of those that have begun and not ended; "": none
   // Records all phases in the trace. Call it once, after the streams have run all issued work.
   void record();
@@ -38,6 +48,7 @@ class TracePhases {
   };
   Trace* trace_ = nullptr;
   Listener listener_;
+  PhaseMarks* marks_ = nullptr;
   std::vector<std::string> open_;
   std::vector<Phase> phases_;  // of the trace
 };

@@ -36,7 +36,8 @@ fi
 # ---- CUDA ----------------------------------------------------------------------------------------
 # Pinned, without dependencies: what `cuda-toolkit[nvcc,cccl,cublas]==13.0.3.0` would take, and the rest.
 compiler_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
-                 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85"
+                 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
+                 nvidia-nvtx==13.0.85"
 cublas_wheels="nvidia-cublas==13.1.1.3 nvidia-cuda-nvrtc==13.0.88"
 cudnn_wheels="nvidia-cudnn-cu13==9.19.0.56"
 nccl_wheels="nvidia-nccl-cu13==2.30.7"

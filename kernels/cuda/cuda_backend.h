@@ -9,9 +9,10 @@
 #include <string>
 
 #include "core/tensor.h"
-#include "core/trace.h"
+#include "core/trace_phases.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_devices.h"
+#include "kernels/cuda/profiler_ranges.h"
 
 namespace fsdp::cuda {
 
@@ -22,7 +23,7 @@ class MatmulPlans;
 class OpClock;
 class PinnedPool;
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public PhaseMarks {
  public:
   explicit CudaBackend(const CudaOptions& options = {});
   ~CudaBackend() override;
@@ -51,9 +52,14 @@ class CudaBackend final : public Backend {
   void synchronize(Stream& stream) override;
   void host_task(Stream& stream, std::string_view name, int64_t bytes,
                  std::function<void()> task) override;
-  void set_scope(std::string scope) override { host_.set_scope(std::move(scope)); }
+  void set_scope(std::string scope) override {
+    ranges_.enter_unit(scope);
+    host_.set_scope(std::move(scope));
+  }
   std::string scope() const override { return host_.scope(); }
   void set_trace(Trace* trace) override;
+  void begin_phase(const std::string& name) override { ranges_.begin_phase(name); }
+  void end_phase() override { ranges_.end_phase(); }
 
   void run(Stream& stream, Kernel kernel) override;
   // One overload for each kernel, in the file of its family.
@@ -74,6 +80,7 @@ class CudaBackend final : public Backend {
   CudaOptions options_;
   DeviceInfo device_;
   MemoryLedger ledger_;
+  ProfilerRanges ranges_;
   cpu::CpuBackend host_;  // of the mirrors
   std::shared_ptr<EventPool> events_;
   std::shared_ptr<PinnedPool> pinned_;

@@ -4,7 +4,7 @@
 namespace fsdp::cuda {
 
 Op::Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes)
-    : backend_(backend), stream_(backend.own(stream, name)), name_(name) {
+    : backend_(backend), stream_(backend.own(stream, name)), name_(name), range_(name) {
   OpClock* const clock = backend.clock();
   if (clock && backend.open_operations() == 0) {
     span_ = clock->start(stream_, name, backend.scope(), bytes);

@@ -1,5 +1,6 @@
 // One operation of the backend as it is being enqueued: its stream, its name for errors, its span
-// in the trace. Every method of CudaBackend that starts kernels or calls a library makes one first.
+// in the trace, its range in a profiler. Every method of CudaBackend that starts kernels or calls a
+// library makes one first.
 #pragma once
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <source_location>
 
 #include "kernels/cuda/op_clock.h"
+#include "kernels/cuda/profiler_ranges.h"
 
 namespace fsdp::cuda {
 
@@ -48,6 +50,7 @@ class Op {
   CudaStream& stream_;
   std::string_view name_;
   std::array<const Tensor*, 12> tensors_{};
+  OperationRange range_;
   std::optional<OpClock::Span> span_;
 };
 

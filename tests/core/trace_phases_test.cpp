@@ -60,6 +60,26 @@ TEST_CASE("who is told of phases is not told of an end by an exception") {
   CHECK(told == std::vector<std::string>{"step 2"});
 }
 
+TEST_CASE("marks are told of every end, and of phases that have begun") {
+  struct Told : PhaseMarks {
+    std::vector<std::string> names;
+    void begin_phase(const std::string& name) override { names.push_back(name); }
+    void end_phase() override { names.emplace_back(); }
+  } told;
+  TracePhases phases(nullptr, nullptr);
+  const PhaseScope run(&phases, "run");
+  phases.set_marks(&told);
+  try {
+    const PhaseScope step(&phases, "step 1");
+    throw 1;
+  } catch (int) {
+  }
+  CHECK(told.names == std::vector<std::string>{"run", "step 1", ""});
+  phases.set_marks(nullptr);
+  { const PhaseScope step(&phases, "step 2"); }
+  CHECK(told.names.size() == 3);
+}
+
 TEST_CASE("what a recording takes of memory grows with it, also with long names") {
   Trace trace;
   CHECK(bytes_of(trace) == 0);

@@ -64,6 +64,11 @@ int64_t nccl_registrations();
 // Places of barriers and waits that have been reached so far, in order of their names.
 std::vector<std::string> places();
 
+// Of NVTX, by the calling thread since it was told to record: the name of a range that began; ""
+// for one that ended.
+void record_ranges(bool on);
+std::vector<std::string> recorded_ranges();
+
 // Runs with these settings, and the ones before afterwards.
 class Configured {
  public:

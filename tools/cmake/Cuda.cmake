@@ -52,7 +52,9 @@ find_library(FSDP_NCCL NAMES libnccl.so.2 nccl HINTS ${gpu_hints} PATH_SUFFIXES 
 set(FSDP_CUDNN_PATHS  # for cudnn_library.cpp
     FSDP_CUDNN_LIBRARY="$<$<BOOL:${FSDP_CUDNN}>:${FSDP_CUDNN}>"
     FSDP_NVRTC_BUILTINS_LIBRARY="$<$<BOOL:${FSDP_NVRTC_BUILTINS}>:${FSDP_NVRTC_BUILTINS}>")
-mark_as_advanced(FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NVRTC_BUILTINS FSDP_NCCL)
+find_path(FSDP_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${FSDP_CUDA_INCLUDE} ${gpu_hints}
+          PATH_SUFFIXES include)
+mark_as_advanced(FSDP_NVTX_INCLUDE FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NVRTC_BUILTINS FSDP_NCCL)
 
 set(FSDP_HAVE_CUDA_HEADERS OFF)
 if(FSDP_CUDA AND FSDP_CUDA_VERSION GREATER_EQUAL 12040)
@@ -122,6 +124,7 @@ if(FSDP_HAVE_CUDA)
                PATH_SUFFIXES lib64 lib REQUIRED)
   find_path(FSDP_CUDART_INCLUDE cuda_runtime.h HINTS ${gpu_bin}/.. PATH_SUFFIXES include REQUIRED)
   mark_as_advanced(FSDP_CUDART FSDP_CUDART_INCLUDE)
-  target_include_directories(fsdp_cuda SYSTEM INTERFACE ${FSDP_CUDART_INCLUDE})
+  target_include_directories(fsdp_cuda SYSTEM INTERFACE ${FSDP_CUDART_INCLUDE}
+                             $<$<BOOL:${FSDP_NVTX_INCLUDE}>:${FSDP_NVTX_INCLUDE}>)
   target_link_libraries(fsdp_cuda INTERFACE ${FSDP_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
 endif()

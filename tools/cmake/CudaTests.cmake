@@ -52,7 +52,7 @@ if(FSDP_HAVE_EMULATOR)
   # Waits of host code become places too: the sources are compiled as edges.sed leaves them.
   set(edges ${tests}/cuda_emulator/edges.sed)
   file(GLOB hosts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp)
-  list(FILTER hosts EXCLUDE REGEX "(_absent|(cublaslt|cudnn|nvml)_library)\\.cpp$")
+  list(FILTER hosts EXCLUDE REGEX "(_absent|(cublaslt|cudnn|nvml|nvtx)_library)\\.cpp$")
   foreach(name communicator host_collectives nccl_communicator)
     list(APPEND hosts ${PROJECT_SOURCE_DIR}/comm/${name}.cpp)
   endforeach()

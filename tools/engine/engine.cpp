@@ -69,6 +69,12 @@ size_t Engine::peak_memory() const {
          (one_memory ? host_->ledger().usage().total_peak : 0);
 }
 
+void Engine::set_phases(TracePhases* phases) {
+  phases_ = phases;
+  steps_->set_phases(phases);
+  if (phases) phases->set_marks(dynamic_cast<PhaseMarks*>(device_.get()));
+}
+
 void Engine::set_trace(Trace* trace) {
   for (Backend* backend : {device_.get(), host_.get(), file_.get()}) {
     if (!backend) continue;

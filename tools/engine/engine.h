@@ -56,11 +56,9 @@ class Engine {
   // The most that this rank has taken of the memory of what computes, which for a CPU is its host.
   size_t peak_memory() const;
 
-  // Where the parts of steps are noted; null: nowhere. Not owned.
-  void set_phases(TracePhases* phases) {
-    phases_ = phases;
-    steps_->set_phases(phases);
-  }
+  // Where the parts of steps are noted; null: nowhere. Not owned. A backend that has a profiler is
+  // told of them.
+  void set_phases(TracePhases* phases);
   TracePhases* phases() const { return phases_; }
   void set_trace(Trace* trace);  // of all its backends, when they are idle; null: off. Not owned
 
