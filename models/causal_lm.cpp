@@ -38,6 +38,13 @@ BaseModel::BaseModel(std::string name, const ModelConfig& config, Backend& backe
   if (config.final_norm) final_norm_ = &add_child<Norm>("final_norm", config);
 }
 
+std::vector<Module*> BaseModel::before_blocks() const {
+  std::vector<Module*> modules = {tokens_};
+  if (positions_) modules.push_back(positions_);
+  if (embedding_norm_) modules.push_back(embedding_norm_);
+  return modules;
+}
+
 void BaseModel::set_recompute(RecomputeMode mode, int64_t every) {
   FSDP_CHECK(every >= 1, "[recompute] every: expected at least 1, got {}", every);
   for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -96,6 +103,11 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
                              .initial_weight = {.deviation = config_.initializer_range},
                              .role = ParameterRole::kHead});
   }
+}
+
+std::vector<Module*> CausalLM::after_blocks() const {
+  if (base_->final_norm()) return {base_->final_norm(), head_};
+  return {head_};
 }
 
 void CausalLM::probe(const Tensor& tokens, const ForwardContext& context, const Look& look) {

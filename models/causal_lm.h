@@ -23,6 +23,8 @@ class BaseModel final : public Module {
   void set_recompute(RecomputeMode mode, int64_t every);
   void leave_out(const std::vector<int64_t>& blocks);
   Parameter& token_table() { return tokens_->table(); }
+  std::vector<Module*> before_blocks() const;
+  Norm* final_norm() const { return final_norm_; }  // null: the model has none
 
  private:
   const ModelConfig& config_;
@@ -40,6 +42,10 @@ class CausalLM final : public Module {
   CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length);
 
   const ModelConfig& config() const { return config_; }
+  // What runs before the first block and after the last one, in order. With a tied head the two
+  // have a parameter in common.
+  std::vector<Module*> before_blocks() const { return base_->before_blocks(); }
+  std::vector<Module*> after_blocks() const;
   // Activation recompute in every k-th block (the first, the k+1-th, ...), none in the others.
   void set_recompute(RecomputeMode mode, int64_t every = 1) { base_->set_recompute(mode, every); }
   // How its logits exist in loss(); logits() and last_logits() have those of the compute dtype.

@@ -65,16 +65,18 @@ Tensor FullySharded::gradient_memory(size_t unit, size_t parameter) {
 
 // ---------------------------------------------------------------------------- Parameters
 
-// When no buffer is free, units of the same depth give buffers back: a unit that was gathered ahead
-// and not used (a skipped block), and in backward a unit that is done and had no post_backward,
-// because its input needed no gradient.
+// When no buffer is free, units of the same arena give buffers back: a unit that was gathered ahead
+// and not used (a skipped block), one that is only kept because it awaits its backward (another
+// forward comes first), and in backward a unit that is done and had no post_backward, because its
+// input needed no gradient.
 void FullySharded::unshard_now(size_t unit) {
   UnitParameters& parameters = units_[unit]->parameters;
   if (!parameters.unshard()) {
     for (const auto& other : units_) {
-      if (other->depth != units_[unit]->depth) continue;
+      if (other->arena != units_[unit]->arena) continue;
       const bool unused = other->parameters.state() == ParameterState::kGathering;
-      if (in_backward_ || unused) other->parameters.reshard();
+      const bool waits = other->awaits_backward && !other->policy.keeps_parameters;
+      if (in_backward_ || unused || waits) other->parameters.reshard();
     }
     FSDP_CHECK(parameters.unshard(),
                "[fsdp] unit {}: needed beside others that are in use, but no buffer of the arena "
@@ -97,42 +99,42 @@ void FullySharded::give_back_parameters(Unit& unit) {
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& other = *units_[i];
     const bool waits =
-        other.depth == unit.depth && order_->comes_in_backward(i) && !other.parameters.has_values();
+        other.arena == unit.arena && order_->comes_in_backward(i) && !other.parameters.has_values();
     if (waits) return;  // the other has yet to be gathered into a buffer of this arena
   }
-  arenas_[static_cast<size_t>(unit.depth)].parameters->give_back();
+  arenas_[unit.arena].parameters->give_back();
 }
 
 // ---------------------------------------------------------------------------- Gradients
 
 void FullySharded::accumulate(Unit& unit) {
   if (unit.gradients->accumulate()) return;
-  free_gradient_buffers(unit.depth);
+  free_gradient_buffers(unit.arena);
   FSDP_CHECK(unit.gradients->accumulate(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
 }
 
 void FullySharded::reduce(Unit& unit) {
   if (!unit.gradients || (unit.policy.reduces_last && !last_micro_step_)) return;
   if (!unit.gradients->borrow_for_reduce()) {
-    free_gradient_buffers(unit.depth);
+    free_gradient_buffers(unit.arena);
     FSDP_CHECK(unit.gradients->borrow_for_reduce(),
                "[fsdp] unit {}: no buffer is free for its gradients in reduce_dtype", unit.name);
   }
   unit.gradients->reduce(last_micro_step_);
 }
 
-// Buffers come back from units of the same depth whose gradients are complete. When there is none,
-// the last registered unit, which backward has normally reached first, reduces what it has so far.
-void FullySharded::free_gradient_buffers(int depth) {
-  const BufferPool& arena = *arenas_[static_cast<size_t>(depth)].gradients;
+// Buffers come back from units of the arena whose gradients are complete. When there is none, the
+// last registered unit, which backward has normally reached first, reduces what it has so far.
+void FullySharded::free_gradient_buffers(size_t arena) {
+  const BufferPool& buffers = *arenas_[arena].gradients;
   const auto holds_buffer = [&](const Unit& unit) {
-    return unit.depth == depth && unit.gradients && unit.gradients->holds_buffer();
+    return unit.arena == arena && unit.gradients && unit.gradients->holds_buffer();
   };
   for (const auto& unit : units_) {
     const bool complete = unit->open_forwards == 0;
     if (holds_buffer(*unit) && complete && !unit->gradients->backward_pending()) reduce(*unit);
   }
-  for (size_t i = units_.size(); i-- > 0 && arena.all_lent();) {
+  for (size_t i = units_.size(); i-- > 0 && buffers.all_lent();) {
     if (holds_buffer(*units_[i])) units_[i]->gradients->reduce_part();
   }
 }
@@ -187,10 +189,15 @@ void FullySharded::share_present_flags() {
 }
 
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
-  std::vector<OptimizerShard> shards;
+  std::vector<size_t> trained;
   for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->gradients) trained.push_back(i);
+  }
+  std::stable_partition(trained.begin(), trained.end(),
+                        [&](size_t i) { return i == kRootUnit || units_[i]->part_of_root; });
+  std::vector<OptimizerShard> shards;
+  for (const size_t i : trained) {
     const Unit& unit = *units_[i];
-    if (!unit.gradients) continue;
     const ParameterSegment& segment = *unit.parameters.trainable();
     const ShardHome::Tensors tensors = segment.home->for_optimizer();
     const auto flags = static_cast<int64_t>(segment.layout.parameters().size());

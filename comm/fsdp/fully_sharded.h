@@ -3,9 +3,9 @@
 //
 // Units may lie inside units: the outer one is gathered around the work of the inner ones, and
 // every level of nesting has an arena of its own, so that outer and inner units never wait for each
-// other's buffers. The host issues everything ahead; events between the compute, gather and reduce
-// streams keep the order. Issue order is part of the contract: the gather of unit i-1 before the
-// reduce of unit i.
+// other's buffers. So have the parts of the root, which are larger than blocks. The host issues
+// everything ahead; events between the compute, gather and reduce streams keep the order. Issue
+// order is part of the contract: the gather of unit i-1 before the reduce of unit i.
 //
 // Requests go down only: the modules' hooks and the parameters' requests for gradient memory reach
 // FullySharded, which moves units along their edges; a unit never calls back.
@@ -27,14 +27,16 @@ struct Unit {
   Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit_policy);
 
   std::string name;
-  int depth;      // how many units are around it; the root's is 0
-  size_t around;  // index of the innermost of them
+  int depth;                           // how many units are around it; the root's is 0
+  size_t around;                       // index of the innermost of them
+  bool part_of_root, awaits_backward;  // plan.h
   UnitPolicy policy;
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent where nothing is trained
   // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this
   // under recompute: there a forward records its uses only when backward runs it again.
   int open_forwards = 0;
+  size_t arena = 0;  // index of the one whose buffers it borrows
 };
 
 inline constexpr size_t kRootUnit = 0;
@@ -65,8 +67,9 @@ class FullySharded {
   // After finish_backward, with detect_overflow: 1 when on any rank a gradient of that rank was not
   // finite or beyond the range of param_dtype. (), i32, on the device.
   const Tensor& overflow() const { return runtime_.overflow; }
-  // What the optimizer steps; one for each unit that has trainable parameters, in unit order.
-  // Tensors stay the same for the lifetime.
+  // What the optimizer steps; one for each unit that has trainable parameters: the parts of the
+  // root first, in the root's place, then in unit order. So the sum of a norm in fixed order does
+  // not depend on whether the root is split. Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
   // When the optimizer is made: no more tensors will come and go with the shards. Before values are
   // written.
@@ -96,8 +99,9 @@ class FullySharded {
  private:
   // Setup.
   void add_unit(const PlannedUnit& plan, const UnitPolicy& policy);
-  void add_hooks(Module& module, size_t unit);
-  void make_arena(int depth);
+  void add_hooks(const std::vector<Module*>& modules, size_t unit);
+  void make_arenas(int deepest);
+  void make_arena(const std::vector<Unit*>& units, size_t gathered, size_t gradient_buffers);
   // Hooks, and what they move.
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
@@ -109,7 +113,7 @@ class FullySharded {
   void give_back_parameters(Unit& unit);
   void accumulate(Unit& unit);
   void reduce(Unit& unit);
-  void free_gradient_buffers(int depth);
+  void free_gradient_buffers(size_t arena);
   // The end of a backward and of a step.
   void check_same_order();
   void share_present_flags();
@@ -117,7 +121,7 @@ class FullySharded {
   void give_back_arenas();
   void drain_streams();
 
-  struct Arena {  // of the units of one depth
+  struct Arena {
     std::unique_ptr<BufferPool> parameters, gradients;
   };
 
@@ -128,7 +132,7 @@ class FullySharded {
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<UnitOrder> order_;
-  std::vector<Arena> arenas_;  // by depth
+  std::vector<Arena> arenas_;  // one for each depth, then those of the parts of the root
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
   Tensor flags_;                        // the same, where the optimizer reads it

@@ -44,6 +44,8 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit
     : name(plan.name),
       depth(plan.depth),
       around(plan.around),
+      part_of_root(plan.part_of_root),
+      awaits_backward(plan.awaits_backward),
       policy(unit_policy),
       parameters(runtime, plan.name, plan.parameters, policy) {
   const ParameterSegment* trained = policy.has_gradients ? parameters.trainable() : nullptr;
@@ -79,7 +81,7 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
   flags_ = homes_->keep_flags(present_);
-  for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
+  make_arenas(deepest);
   homes_->allocate();
 }
 
@@ -103,30 +105,55 @@ void FullySharded::add_unit(const PlannedUnit& plan, const UnitPolicy& policy) {
           [this, unit, i] { return gradient_memory(unit, i); });
     }
   }
-  add_hooks(*plan.module, unit);
+  add_hooks(plan.modules, unit);
 }
 
-void FullySharded::add_hooks(Module& module, size_t unit) {
+void FullySharded::add_hooks(const std::vector<Module*>& modules, size_t unit) {
   const DType own = units_[unit]->policy.param_dtype;
   const DType around = units_[units_[unit]->around]->policy.param_dtype;
   const bool casts = own != around;
-  module.set_hooks({.pre_forward = [this, unit] { pre_forward(unit); },
-                    .post_forward = [this, unit] { post_forward(unit); },
-                    .pre_backward = [this, unit] { pre_backward(unit); },
-                    .post_backward = unit == kRootUnit ? std::function<void()>()
-                                                       : [this, unit] { post_backward(unit); },
-                    .input_dtype = casts ? std::optional(own) : std::nullopt,
-                    .output_dtype = casts ? std::optional(around) : std::nullopt});
+  for (Module* module : modules) {
+    ModuleHooks hooks;
+    if (module == modules.front()) {
+      hooks.pre_forward = [this, unit] { pre_forward(unit); };
+      if (unit != kRootUnit) hooks.post_backward = [this, unit] { post_backward(unit); };
+      if (casts) hooks.input_dtype = own;
+    }
+    if (module == modules.back()) {
+      hooks.post_forward = [this, unit] { post_forward(unit); };
+      hooks.pre_backward = [this, unit] { pre_backward(unit); };
+      if (casts) hooks.output_dtype = around;
+    }
+    module->set_hooks(std::move(hooks));
+  }
 }
 
-// Units of one depth that need buffers share them in rotation. The root, alone at its depth, has
-// one to itself: it lives through the whole step.
-void FullySharded::make_arena(int depth) {
+// Units of one depth share buffers in rotation. The root, alone at its depth, has one to itself: it
+// lives through the whole step. The parts of the root are large, and run one after the other: one
+// buffer serves all of them. A part that keeps its parameters in a lent one has its own.
+void FullySharded::make_arenas(int deepest) {
+  std::vector<std::vector<Unit*>> by_depth(static_cast<size_t>(deepest) + 1);
+  std::vector<Unit*> in_turn, kept;
+  for (const auto& unit : units_) {
+    const bool keeps = unit->policy.keeps_parameters && !unit->policy.resident;
+    auto& users = !unit->part_of_root ? by_depth[static_cast<size_t>(unit->depth)]
+                  : keeps             ? kept
+                                      : in_turn;
+    users.push_back(unit.get());
+  }
+  const auto in_flight = static_cast<size_t>(options_.units_in_flight);
+  for (const auto& units : by_depth) make_arena(units, in_flight, size_t{kGradientBuffers});
+  if (!in_turn.empty()) make_arena(in_turn, 1, 1);
+  for (Unit* unit : kept) make_arena({unit}, 1, 1);
+}
+
+void FullySharded::make_arena(const std::vector<Unit*>& units, size_t gathered,
+                              size_t gradient_buffers) {
   std::vector<UnitParameters*> parameters;
   std::vector<UnitGradients*> gradients;
   size_t kept_here = 0;  // with release_arena: until the end of backward
-  for (const auto& unit : units_) {
-    if (unit->depth != depth) continue;
+  for (Unit* unit : units) {
+    unit->arena = arenas_.size();
     if (unit->parameters.arena_bytes() > 0) {
       parameters.push_back(&unit->parameters);
       kept_here += unit->policy.keeps_parameters;
@@ -144,11 +171,10 @@ void FullySharded::make_arena(int depth) {
     for (size_t i = 0; i < users.size(); ++i) users[i]->use_pool(*pool, static_cast<int>(i));
     return pool;
   };
-  const size_t in_flight = static_cast<size_t>(options_.units_in_flight) + kept_here;
-  arenas_.push_back({.parameters = share(parameters, mesh_.gather(), in_flight,
-                                         MemoryCategory::kUnshardedParameter),
-                     .gradients = share(gradients, mesh_.reduce(), size_t{kGradientBuffers},
-                                        MemoryCategory::kGradient)});
+  arenas_.push_back(
+      {.parameters = share(parameters, mesh_.gather(), gathered + kept_here,
+                           MemoryCategory::kUnshardedParameter),
+       .gradients = share(gradients, mesh_.reduce(), gradient_buffers, MemoryCategory::kGradient)});
 }
 
 }  // namespace fsdp::comm

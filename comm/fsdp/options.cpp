@@ -1,6 +1,7 @@
 // The rules that lead from the options to what a unit does.
 #include "comm/fsdp/options.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -191,7 +192,7 @@ GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups
 
 // ---------------------------------------------------------------------------- Of one unit
 
-UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
+UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool awaits_backward) {
   // A part is not the whole, nor is the host's memory the device's.
   const bool comes_and_goes = offloads_all(o.offload) && o.strategy != Strategy::kNoShard;
   const bool sharded = groups.shards > 1 || comes_and_goes;
@@ -211,7 +212,7 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
 
   p.keeps_parameters = !sharded || !gives_back;
   p.resident = !sharded || (p.keeps_parameters && !o.release_arena);
-  p.reshards_after_forward = !p.keeps_parameters && !is_root;
+  p.reshards_after_forward = !p.keeps_parameters && !awaits_backward;
   if (p.reshards_after_forward) p.inner_group = inner_group_size(o, groups.shards);
 
   p.reduces_last = o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
@@ -235,7 +236,8 @@ bool matches(const UnitOverride& override, const PlannedUnit& unit) {
   const auto like = [&](const std::string& text) {
     return ::fnmatch(override.match.c_str(), text.c_str(), 0) == 0;
   };
-  return like(unit.name) || like(unit.module->class_name());
+  return like(unit.name) || std::any_of(unit.modules.begin(), unit.modules.end(),
+                                        [&](const Module* m) { return like(m->class_name()); });
 }
 
 // How its errors begin.
@@ -247,10 +249,15 @@ std::string prefix(const UnitOverride& override) {
                                    const std::vector<PlannedUnit>& units) {
   std::vector<std::string> names;
   for (const PlannedUnit& unit : units) {
-    names.push_back(fmt::format("{} ({})", unit.name, unit.module->class_name()));
+    if (unit.parameters.empty()) continue;
+    std::vector<std::string> classes;
+    for (const Module* module : unit.modules) classes.push_back(module->class_name());
+    names.push_back(fmt::format("{} ({})", unit.name, fmt::join(classes, ", ")));
   }
-  fail("{}no unit matches \"{}\"; there are {}", prefix(override), override.match,
-       fmt::join(names, ", "));
+  const bool split = std::any_of(units.begin(), units.end(),
+                                 [](const PlannedUnit& unit) { return unit.part_of_root; });
+  fail("{}no unit matches \"{}\"; there are {}{}", prefix(override), override.match,
+       fmt::join(names, ", "), split ? "; with fsdp.root: whole the root is one of them" : "");
 }
 
 void check_override(const UnitOverride& override, const FsdpOptions& all, int shards) {
@@ -303,14 +310,14 @@ std::vector<UnitPolicy> unit_policies(const FsdpOptions& options,
     bool found = false;
     for (size_t i = 0; i < units.size(); ++i) {
       if (!matches(override, units[i])) continue;
-      found = true;
+      found = found || !units[i].parameters.empty();
       apply(override, own[i]);
     }
     if (!found) refuse_unmatched(override, units);
   }
   std::vector<UnitPolicy> policies;
   for (size_t i = 0; i < units.size(); ++i) {
-    policies.push_back(unit_policy(own[i], groups, units[i].depth == 0));
+    policies.push_back(unit_policy(own[i], groups, units[i].awaits_backward));
   }
   return policies;
 }

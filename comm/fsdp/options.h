@@ -69,7 +69,8 @@ constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is bei
 // What the matching units do differently; an absent value: as FsdpOptions says. Its members are the
 // keys of an entry of fsdp.units.
 struct UnitOverride {
-  std::string match;  // of units: name, or class of their module; * and [0-3] as in file names
+  std::string
+      match;  // of units: name, or class of a module of theirs; * and [0-3] as in file names
   std::optional<Strategy> strategy = std::nullopt;  // over the same shard groups
   std::optional<bool> reshard_after_forward = std::nullopt;
   std::optional<int64_t> reshard_group_size = std::nullopt;
@@ -185,7 +186,7 @@ struct UnitPolicy {
   std::optional<uint64_t> rounding_seed = std::nullopt;  // masters are rounded by chance; see above
   // How long a unit stays unsharded. reshards_after_forward: not between its forward and its
   // backward. keeps_parameters: through all micro-steps. resident: through all steps, in memory of
-  // its own. (The root never reshards after forward: its backward comes next.)
+  // its own. (What awaits its backward, as the root, does not reshard after forward: plan.h.)
   bool reshards_after_forward = false;
   bool keeps_parameters = false;
   bool resident = false;
@@ -214,8 +215,8 @@ struct UnitPolicy {
   bool operator==(const UnitPolicy&) const = default;
 };
 
-// Of a unit without overrides.
-UnitPolicy unit_policy(const FsdpOptions& options, GroupSizes groups, bool is_root);
+// Of a unit without overrides. `awaits_backward`: PlannedUnit's, of the root true.
+UnitPolicy unit_policy(const FsdpOptions& options, GroupSizes groups, bool awaits_backward);
 
 // One for each unit of a plan, with the overrides that match it. Parameters and gradients may be
 // kept or given back by each unit as it likes, since all of them are sharded over the same groups.
@@ -224,8 +225,8 @@ UnitPolicy unit_policy(const FsdpOptions& options, GroupSizes groups, bool is_ro
 // another dtype than the unit around it casts the activations that enter it to its param_dtype and
 // those that leave it back (core/module.h); gradients take the same way. Masters are in the
 // accumulation dtype of all units, as are position tables.
-// Error, "run.yaml:7: fsdp.units: ...", when an override matches no unit (lists those there are) or
-// asks for what a single unit cannot have.
+// Error, "run.yaml:7: fsdp.units: ...", when an override matches no unit that has parameters (lists
+// those there are) or asks for what a single unit cannot have.
 std::vector<UnitPolicy> unit_policies(const FsdpOptions& options,
                                       const std::vector<PlannedUnit>& units, GroupSizes groups);
 

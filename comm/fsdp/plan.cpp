@@ -12,7 +12,7 @@ namespace fsdp::comm {
 // ---------------------------------------------------------------------------- Wrap policies
 
 WrapPolicy wrap_nothing() {
-  return [](Module&) { return std::set<const Module*>(); };
+  return [](Module&) { return Wrapped(); };
 }
 
 WrapPolicy wrap_where(std::function<bool(const Module&)> predicate) {
@@ -84,41 +84,100 @@ WrapPolicy wrap_by_size(int64_t min_num_params) {
   };
 }
 
+namespace {
+
+// `module` and those below it that are in no unit of their own.
+void add_left(Module& module, const std::set<const Module*>& wrapped,
+              std::set<const Module*>& left) {
+  left.insert(&module);
+  for (Module* child : module.children()) {
+    if (!wrapped.contains(child)) add_left(*child, wrapped, left);
+  }
+}
+
+}  // namespace
+
+WrapPolicy split_root(WrapPolicy policy,
+                      std::function<std::vector<ModuleGroup>(Module& root)> groups) {
+  return [policy = std::move(policy), groups = std::move(groups)](Module& root) {
+    Wrapped wrapped = policy(root);
+    std::set<const Module*> left;
+    add_left(root, wrapped.modules, left);
+    for (ModuleGroup& group : groups(root)) {
+      const bool whole = std::all_of(group.modules.begin(), group.modules.end(),
+                                     [&](const Module* m) { return left.contains(m); });
+      if (whole && !group.modules.empty()) wrapped.groups.push_back(std::move(group));
+    }
+    return wrapped;
+  };
+}
+
 // ---------------------------------------------------------------------------- Units
 
 namespace {
 
-void assign(Module& module, size_t unit, const std::set<const Module*>& wrapped,
-            std::vector<PlannedUnit>& units) {
-  for (Parameter* parameter : module.own_parameters()) {
-    std::vector<Parameter*>& mine = units[unit].parameters;
-    if (std::find(mine.begin(), mine.end(), parameter) == mine.end()) mine.push_back(parameter);
+class Planner {
+ public:
+  Planner(Module& root, const Wrapped& wrapped) : wrapped_(wrapped) {
+    units_.push_back({.modules = {&root}, .name = "root", .awaits_backward = true});
+    assign(root, 0);
   }
-  for (Module* child : module.children()) {
-    size_t owner = unit;
-    if (wrapped.contains(child)) {
-      owner = units.size();
-      units.push_back(
-          {.module = child, .name = child->name(), .depth = units[unit].depth + 1, .around = unit});
+  std::vector<PlannedUnit> units() && { return std::move(units_); }
+
+ private:
+  void assign(Module& module, size_t unit) {
+    for (Parameter* parameter : module.own_parameters()) {
+      std::vector<Parameter*>& mine = units_[unit].parameters;
+      if (std::find(mine.begin(), mine.end(), parameter) == mine.end()) mine.push_back(parameter);
     }
-    assign(*child, owner, wrapped, units);
+    for (Module* child : module.children()) assign(*child, owner_of(*child, unit));
   }
-}
+
+  // The unit of a module inside `around`.
+  size_t owner_of(Module& module, size_t around) {
+    if (wrapped_.modules.contains(&module)) {
+      return add({.modules = {&module}, .name = module.name()}, around);
+    }
+    for (const ModuleGroup& group : wrapped_.groups) {
+      const auto& modules = group.modules;
+      if (std::find(modules.begin(), modules.end(), &module) == modules.end()) continue;
+      const auto [unit, added] = groups_.emplace(&group, units_.size());
+      if (!added) return unit->second;
+      return add({.modules = modules,
+                  .name = group.name,
+                  .part_of_root = true,
+                  .awaits_backward = group.awaits_backward},
+                 around);
+    }
+    return around;
+  }
+
+  size_t add(PlannedUnit unit, size_t around) {
+    unit.depth = units_[around].depth + 1;
+    unit.around = around;
+    units_.push_back(std::move(unit));
+    return units_.size() - 1;
+  }
+
+  const Wrapped& wrapped_;
+  std::map<const ModuleGroup*, size_t> groups_;  // the unit of each
+  std::vector<PlannedUnit> units_;
+};
 
 std::string plan_text(const std::vector<PlannedUnit>& units) {
   std::string text;
   for (const size_t i : wrapping_order(units)) {
-    text +=
-        fmt::format("\n  {} ({}): {} parameters in {} tensors", units[i].name,
-                    units[i].module->class_name(), units[i].numel(), units[i].parameters.size());
+    text += fmt::format("\n  {} ({}): {} parameters in {} tensors", units[i].name,
+                        units[i].modules[0]->class_name(), units[i].numel(),
+                        units[i].parameters.size());
   }
   return text;
 }
 
 // The name under which `module` or one below it, of the same unit, uses a parameter: its own or
 // that of a tie; "" when none does.
-std::string name_within(const Module& module, const Parameter& parameter,
-                        const std::set<const Module*>& wrapped) {
+std::string name_below(const Module& module, const Parameter& parameter,
+                       const std::set<const Module*>& wrapped) {
   const auto& own = module.own_parameters();
   if (std::find(own.begin(), own.end(), &parameter) != own.end()) {
     const std::string& name = parameter.name();
@@ -127,21 +186,30 @@ std::string name_within(const Module& module, const Parameter& parameter,
   }
   for (const Module* child : module.children()) {
     if (wrapped.contains(child)) continue;
-    if (std::string name = name_within(*child, parameter, wrapped); !name.empty()) return name;
+    if (std::string name = name_below(*child, parameter, wrapped); !name.empty()) return name;
   }
   return {};
+}
+
+std::string name_within(const PlannedUnit& unit, const Parameter& parameter,
+                        const std::set<const Module*>& wrapped) {
+  std::string name;
+  for (const Module* module : unit.modules) {
+    if (name.empty()) name = name_below(*module, parameter, wrapped);
+  }
+  return name;
 }
 
 [[noreturn]] void refuse_split(const std::vector<PlannedUnit>& units, const Parameter& parameter,
                                const PlannedUnit& first, const PlannedUnit& second) {
   std::set<const Module*> wrapped;
-  for (const PlannedUnit& unit : units) wrapped.insert(unit.module);
+  for (const PlannedUnit& unit : units) wrapped.insert(unit.modules.begin(), unit.modules.end());
   fail(
       "[fsdp] wrap policy: {} of unit '{}' and {} of unit '{}' are one tied parameter, which must "
       "lie in one unit: leave both to the unit around them (fsdp.wrap, fsdp.wrap_classes, "
       "fsdp.min_num_params), or untie them (model.tie_embeddings: false). PyTorch's plan:{}",
-      name_within(*first.module, parameter, wrapped), first.name,
-      name_within(*second.module, parameter, wrapped), second.name, plan_text(units));
+      name_within(first, parameter, wrapped), first.name, name_within(second, parameter, wrapped),
+      second.name, plan_text(units));
 }
 
 }  // namespace
@@ -153,9 +221,8 @@ int64_t PlannedUnit::numel() const {
 }
 
 std::vector<PlannedUnit> unchecked_units(Module& root, const WrapPolicy& policy) {
-  std::vector<PlannedUnit> units = {{.module = &root, .name = "root"}};
-  assign(root, 0, policy(root), units);
-  return units;
+  const Wrapped wrapped = policy(root);
+  return Planner(root, wrapped).units();
 }
 
 std::vector<PlannedUnit> plan_units(Module& root, const WrapPolicy& policy) {
@@ -213,7 +280,10 @@ void UnitOrder::begin_forward(size_t unit) {
 void UnitOrder::end_forward(size_t unit) {
   std::erase(ended_, unit);  // used twice: backward meets the last use first
   ended_.push_back(unit);
-  if (unit != 0 || begun_.size() != forward_.size()) return;
+  // Of what only begins, such as a head that is left out of a look at the blocks, nothing is
+  // learnt.
+  const size_t all = forward_.size();
+  if (unit != 0 || begun_.size() != all || ended_.size() != all) return;
   forward_ = begun_;
   backward_.assign(ended_.rbegin(), ended_.rend());
 }

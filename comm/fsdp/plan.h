@@ -16,9 +16,26 @@ namespace fsdp::comm {
 
 // ---- Wrap policies ----
 
-// The modules below `root` that become units. The root always is one: it has what no other unit
-// has.
-using WrapPolicy = std::function<std::set<const Module*>(Module& root)>;
+// Modules below the root that run one after the other in every forward, with no other unit's work
+// between them: a part of the root that is a unit.
+struct ModuleGroup {
+  std::string name;              // of the unit
+  std::vector<Module*> modules;  // the unit's use begins with the first, and ends with the last
+  // No other unit computes between the end of its forward and its backward: it stays gathered
+  // meanwhile, as the root does.
+  bool awaits_backward = false;
+};
+
+// What becomes units. The root always is one: it has what no other unit has.
+struct Wrapped {
+  Wrapped() = default;
+  Wrapped(std::set<const Module*> alone) : modules(std::move(alone)) {}  // NOLINT: of one kind
+
+  std::set<const Module*> modules;       // each is a unit
+  std::vector<ModuleGroup> groups = {};  // each is a unit, see split_root()
+};
+
+using WrapPolicy = std::function<Wrapped(Module& root)>;
 
 // One unit, the root's.
 WrapPolicy wrap_nothing();
@@ -32,22 +49,28 @@ WrapPolicy wrap_classes(std::vector<std::string> class_names);
 // module when at least so many of its parameters are in no unit yet. Containers (ModuleList,
 // ModuleDict) are never wrapped. PyTorch: size_based_auto_wrap_policy.
 WrapPolicy wrap_by_size(int64_t min_num_params);
+// `policy`, and each group of which it leaves all modules to the root is a unit, too. PyTorch:
+// fully_shard([norm, output]).
+WrapPolicy split_root(WrapPolicy policy,
+                      std::function<std::vector<ModuleGroup>(Module& root)> groups);
 
 // ---- Units ----
 
 struct PlannedUnit {
-  Module* module = nullptr;
-  std::string name;   // the module's, "root" for the root
-  int depth = 0;      // how many units are around it
-  size_t around = 0;  // index of the innermost of them; the root's own
+  std::vector<Module*> modules;  // one, or those of a group
+  std::string name;              // the module's or the group's, "root" for the root
+  int depth = 0;                 // how many units are around it
+  size_t around = 0;             // index of the innermost of them; the root's own
+  bool part_of_root = false;     // a group
+  bool awaits_backward = false;  // the root, and a group that says so
   std::vector<Parameter*> parameters = {};
 
   int64_t numel() const;
 };
 
-// Root unit first, then one per wrapped module in order of registration, each with the parameters
-// below its module that no unit inside it has. A parameter shared between two units (a tie that the
-// policy splits) is an error that names both and shows the plan.
+// Root unit first, then one per wrapped module or group in order of registration, each with the
+// parameters below its modules that no unit inside it has. A parameter shared between two units (a
+// tie that the policy splits) is an error that names both and shows the plan.
 std::vector<PlannedUnit> plan_units(Module& root, const WrapPolicy& policy);
 
 // The same without that check: what PyTorch would wrap. A shared parameter lies in several units.

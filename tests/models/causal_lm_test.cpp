@@ -248,6 +248,26 @@ TEST_CASE("model: bf16 stays close to f64") {
   }
 }
 
+TEST_CASE("model: what runs before the first block and after the last one") {
+  cpu::CpuBackend backend;
+  const auto names = [&](models::ModelConfig config) {
+    models::CausalLM model(config, backend, DType::kF32, 1);
+    std::string out;
+    for (const Module* module : model.before_blocks()) out += module->name() + " ";
+    out += "|";
+    for (const Module* module : model.after_blocks()) out += " " + module->name();
+    return out;
+  };
+  models::ModelConfig config = models::preset("gpt2-124m");
+  config.layers = 1;
+  CHECK(names(config) == "embedding.tokens embedding.positions | final_norm head");
+  config.embedding_norm = true;
+  config.positions = models::PositionKind::kAlibi;
+  CHECK(names(config) == "embedding.tokens embedding.norm | final_norm head");
+  config.final_norm = false;
+  CHECK(names(config) == "embedding.tokens embedding.norm | head");
+}
+
 TEST_CASE("model: probe shows the embedding, every block and the final norm, in order") {
   Tiny tiny(test::tiny_llama(), DType::kF32);
   tiny.fill(nullptr, DType::kF32);

@@ -15,6 +15,7 @@
 #include "kernels/cpu/file_backend.h"
 #include "models/input_rules.h"
 #include "models/weights.h"
+#include "tools/engine/session_options.h"
 
 namespace fsdp::test {
 namespace {
@@ -99,6 +100,10 @@ models::ModelConfig small_workshop() {
   c.initializer_range = 0.1;
   models::validate(c);
   return c;
+}
+
+comm::WrapPolicy wrap_blocks_and_ends(const models::ModelConfig& config) {
+  return wrap_of({.model = config, .split_root = true});
 }
 
 SubjectFactory causal_lm(const models::ModelConfig& config, RecomputeMode recompute,

@@ -28,6 +28,9 @@ models::ModelConfig small_qwen2();     // biases; q, k, v are one product, gate 
 models::ModelConfig small_fairseq();   // position rows that nobody uses, a scaled table
 models::ModelConfig small_workshop();  // norms last, a tied head with a bias
 
+// A unit per block, and what is outside of the blocks is two units.
+comm::WrapPolicy wrap_blocks_and_ends(const models::ModelConfig& config);
+
 // What a pass computes the loss of.
 struct Pass {
   const Tensor& tokens;  // (B, T), i32

@@ -29,7 +29,15 @@ void freeze_parameters(const models::ModelConfig& config, const std::vector<std:
 }
 
 comm::WrapPolicy wrap_of(const SessionOptions& options) {
-  return options.wrap ? options.wrap : comm::wrap_classes({options.model.block_class});
+  comm::WrapPolicy wrap =
+      options.wrap ? options.wrap : comm::wrap_classes({options.model.block_class});
+  if (!options.split_root) return wrap;
+  return comm::split_root(std::move(wrap), [](Module& root) {
+    const auto& model = dynamic_cast<models::CausalLM&>(root);
+    return std::vector<comm::ModuleGroup>{
+        {.name = "embedding", .modules = model.before_blocks()},
+        {.name = "head", .modules = model.after_blocks(), .awaits_backward = true}};
+  });
 }
 
 // Token and position table are read by one operation: as units of their own both are gathered.
@@ -37,7 +45,7 @@ void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::Fsdp
                    int shards) {
   const comm::UnitPolicy policy = comm::unit_policy(options, {.shards = shards}, false);
   if (options.units_in_flight > 1 || policy.keeps_parameters) return;
-  const std::set<const Module*> wrapped = wrap(model);
+  const std::set<const Module*> wrapped = wrap(model).modules;
   const auto tables = std::count_if(wrapped.begin(), wrapped.end(), [](const Module* module) {
     return module->class_name() == "Embedding";
   });

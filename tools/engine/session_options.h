@@ -22,6 +22,9 @@ struct SessionOptions {
   std::optional<models::LoraConfig> lora;
   int64_t max_length = 0;  // longest sequence of any batch
   comm::WrapPolicy wrap;   // empty: one unit per transformer block
+  // What runs before the first block and what runs after the last one are units, where `wrap`
+  // leaves them to the root. Not of a model with a tied head.
+  bool split_root = false;
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
   bool training = true;    // false: no optimizer state
   optim::OptimizerOptions optimizer;
@@ -43,7 +46,7 @@ struct SessionOptions {
 void freeze_parameters(const models::ModelConfig& config, const std::vector<std::string>& patterns,
                        const std::vector<Parameter*>& parameters);
 
-comm::WrapPolicy wrap_of(const SessionOptions& options);
+comm::WrapPolicy wrap_of(const SessionOptions& options);               // of a models::CausalLM
 std::vector<DType> computed_dtypes(const comm::FsdpOptions& options);  // of the run and its units
 // Error when two tables that are used together are units and the arena has one buffer.
 void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,

@@ -57,7 +57,10 @@ int64_t UnitRow::shard_numel() const {
 std::vector<UnitRow> unit_rows(const comm::FullySharded& sharded) {
   std::vector<UnitRow> rows;
   for (const auto& unit : sharded.units()) {
-    UnitRow row = {.name = unit->name, .depth = unit->depth, .policy = unit->policy};
+    UnitRow row = {.name = unit->name,
+                   .depth = unit->depth,
+                   .awaits_backward = unit->awaits_backward,
+                   .policy = unit->policy};
     for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
       const FlatLayout& layout = segment.layout;
       for (const FlatParameter& p : layout.parameters()) row.shapes.push_back(p.parameter->shape());
@@ -119,7 +122,7 @@ std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOpti
     const Sums one = {unit->shapes.size(), unit->parameters, shard, shard_bytes(*unit),
                       bytes_of(shard * shards, unit->policy.param_dtype)};
     line(name, one,
-         differences(unit->policy, comm::unit_policy(options, groups, unit->depth == 0)));
+         differences(unit->policy, comm::unit_policy(options, groups, unit->awaits_backward)));
     const auto times = static_cast<int64_t>(count);
     all.tensors += count * one.tensors;
     all.parameters += times * one.parameters;

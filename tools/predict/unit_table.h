@@ -24,6 +24,7 @@ struct UnitRow {
   std::vector<Shape> shapes = {};  // of its parameters, trainable ones first
   int64_t parameters = 0;          // elements, without padding
   int depth = 0;                   // how many units are around it
+  bool awaits_backward = false;    // comm/fsdp/plan.h
   std::vector<SegmentExtent> segments = {};
   comm::UnitPolicy policy = {};
   int64_t shard_numel() const;

@@ -39,10 +39,10 @@ TEST_CASE("a unit per block after the root, which holds the rest, in order of re
   const std::vector<PlannedUnit> units = plan_units(root, kBlocks);
   REQUIRE(units.size() == 3);
   CHECK(units[0].name == "root");
-  CHECK(units[0].module == &root);
+  CHECK(units[0].modules == std::vector<Module*>{&root});
   CHECK(names(units[0]) == Names{"embedding", "head", "group.w"});
   CHECK(units[1].name == "first");
-  CHECK(units[1].module == &first);
+  CHECK(units[1].modules == std::vector<Module*>{&first});
   CHECK(names(units[1]) == Names{"first.w", "first.mlp.w"});
   CHECK(units[2].name == "group.second");
   CHECK(names(units[2]) == Names{"group.second.w"});
@@ -135,4 +135,44 @@ TEST_CASE("a tied head and its table lie in the root unit") {
     for (const PlannedUnit& unit : units) total += unit.parameters.size();
     CHECK(total == model.parameters().size());
   }
+}
+
+TEST_CASE("a group of modules that the policy leaves to the root is one unit, where it begins") {
+  Tree root("", "Root");
+  Tree& base = root.child("base", "Base");
+  base.child("tokens", "Table").parameter("w");
+  base.child("rest", "Rest").parameter("w");
+  base.child("first", "Block").child("mlp", "Mlp").parameter("w");
+  Tree& norm = base.child("norm", "Norm");
+  norm.parameter("w");
+  Tree& head = root.child("head", "Linear");
+  head.parameter("w");
+  const auto units_with = [&](const WrapPolicy& policy) {
+    return plan_units(root, split_root(policy, [&](Module&) {
+                        return std::vector<ModuleGroup>{
+                            {.name = "end", .modules = {&norm, &head}, .awaits_backward = true}};
+                      }));
+  };
+  const std::vector<PlannedUnit> units = units_with(kBlocks);
+  REQUIRE(units.size() == 3);
+  CHECK(names(units[0]) == Names{"base.tokens.w", "base.rest.w"});
+  CHECK(units[2].name == "end");
+  CHECK(units[2].modules == std::vector<Module*>{&norm, &head});
+  CHECK(names(units[2]) == Names{"base.norm.w", "head.w"});
+  CHECK(units[2].depth == 1);
+  CHECK(units[2].around == 0);
+  CHECK(units[2].part_of_root);
+  CHECK(units[2].awaits_backward);
+  CHECK(!units[1].part_of_root);
+  CHECK(!units[1].awaits_backward);
+  CHECK(units[0].awaits_backward);
+  // A module of it is a unit, or inside one: the group stays as the policy has left it.
+  for (const char* taken : {"Linear", "Norm", "Base"}) {
+    CAPTURE(taken);
+    for (const PlannedUnit& unit : units_with(wrap_classes({taken}))) CHECK(unit.name != "end");
+  }
+  // A tie to what is outside of it.
+  root.child("late", "Rest").share(*head.parameters()[0]);
+  CHECK(contains(error_of([&] { units_with(kBlocks); }),
+                 "late.w of unit 'root' and head.w of unit 'end' are one tied parameter"));
 }

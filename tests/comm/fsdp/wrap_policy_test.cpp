@@ -92,7 +92,7 @@ void check_plan(Module& model, const models::ModelConfig& config, const std::str
   size_t i = 0;
   for (const size_t unit : wrapping_order(units)) {
     const Json& entry = expected["units"][i++];
-    const std::string path = hugging_face_path(config, *units[unit].module);
+    const std::string path = hugging_face_path(config, *units[unit].modules[0]);
     CAPTURE(path);
     CHECK(path == entry[0].get<std::string>());
     check_parameters(config, units[unit], path, expected["kinds"][entry[1].get<size_t>()]);
