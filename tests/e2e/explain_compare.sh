@@ -62,19 +62,24 @@ done
 explain --world 512 >many.txt
 grep -q 'full_shard on 512 ranks' many.txt || fail "explain --world 512"
 # A block has 4 matrices of 24 x 24, 3 of 24 x 70 and two norms: 7,392 elements. Each of 512 ranks has a
-# multiple of 64, here 64; the rest of 32,768 is padding. The root: two of 257 x 24 and a norm.
+# multiple of 64, here 64; the rest of 32,768 is padding. The root: two of 257 x 24 and a norm, or two units.
 grep -q '^  blocks.0 .. blocks.2  *9  *7392  *25376  *64 ' many.txt || fail "--world 512: blocks: $(cat many.txt)"
-grep -q '^  root  *3  *12360  *20408  *64 ' many.txt || fail "--world 512: root: $(cat many.txt)"
-explain --layout fsdp1 | grep -c '^elements per rank in PyTorch FSDP1' >count || fail "--layout fsdp1"
+grep -q '^  embedding  *1  *6168  *26600  *64 ' many.txt || fail "--world 512: embedding: $(cat many.txt)"
+grep -q '^  head  *2  *6192  *26576  *64 ' many.txt || fail "--world 512: head: $(cat many.txt)"
+explain --world 512 --set fsdp.root=whole >whole.txt
+grep -q '^  root  *3  *12360  *20408  *64 ' whole.txt || fail "--world 512: root: $(cat whole.txt)"
+explain --layout fsdp1 >layout.txt
+grep -c '^elements per rank in PyTorch FSDP1' layout.txt >count || fail "--layout fsdp1"
+grep -q '^  root  *3  *12360 ' layout.txt || fail "--layout fsdp1: not PyTorch's units: $(cat layout.txt)"
 explain --layout fsdp2 | grep -c '^elements per rank in PyTorch FSDP2' >count || fail "--layout fsdp2"
 explain --set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaDecoderLayer, LlamaMLP]' >nested.txt
 grep -q 'forward blocks.0, before what is inside' nested.txt && grep -q 'backward blocks.2.mlp' nested.txt ||
   fail "explain of units within units"
 # Blocks are no units: backward runs the forward of their parts again, and gathers these again.
 parts=(--set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaAttention, LlamaMLP]')
-explain "${parts[@]}" | grep -c '^  all_gather  *13 ' >count || fail "explain: gathers of parts of blocks"
+explain "${parts[@]}" | grep -c '^  all_gather  *16 ' >count || fail "explain: gathers of parts of blocks"
 explain "${parts[@]}" --set train.recompute.mode=full >again.txt
-grep -q '^  all_gather  *19 ' again.txt && grep -q 'recompute blocks.2.attention' again.txt ||
+grep -q '^  all_gather  *22 ' again.txt && grep -q 'recompute blocks.2.attention' again.txt ||
   fail "explain of recompute"
 explain --set train.buffer_dtype=bf16 | grep -c '^note: train.buffer_dtype is bf16: rotary values' >count ||
   fail "explain prints no remarks"
@@ -99,7 +104,7 @@ grep -q "^predicted step: $ms ms = $ms computing + 0.000 in sums .* + 0.000 wait
 "$FSDP" memory --config config.yaml --world 1 --rates rates.json >memory.txt || fail "memory --rates"
 grep -q "^  as it is .* $(printf %.2f "$ms")\$" memory.txt && grep -q '^ms: predicted, on a test; ' memory.txt || fail "memory --rates: $(cat memory.txt)"
 grep -q '^  on a test; of the distinct calls 0 have a row .* 0 were measured' one.txt || fail "rates: $(cat one.txt)"
-grep -q '^  all_gather  *7 .* 35.000$' two.txt || fail "seven gathers of 5 ms: $(grep all_gather two.txt)"
+grep -q '^  all_gather  *9 .* 45.000$' two.txt || fail "nine gathers of 5 ms: $(grep all_gather two.txt)"
 # A master and two moments of each parameter, four bytes each.
 checkpoint=$(awk '$1 == "all" { bytes = 12 * $3; printf "%.2f MiB of the rank on a node; %.2f s to write, %.2f s to read", bytes / 2 ^ 20, bytes / 1e6, bytes / 2e6; exit }' one.txt)
 grep -q "^a checkpoint: $checkpoint on its disk\$" one.txt ||

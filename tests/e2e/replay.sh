@@ -69,7 +69,7 @@ grep -q '^the hashes of its units are equal$' metric.log || fail "metric: the lo
 cp -r run exchanged
 rm -r exchanged/checkpoints/step-20
 cp -r other/checkpoints/step-20 exchanged/checkpoints/
-replays exchanged 1 'step-20: unit root is the first that differs: value of ' exchanged --step 15 --local-ranks 2
+replays exchanged 1 'step-20: unit embedding is the first that differs: value of ' exchanged --step 15 --local-ranks 2
 grep -q 'the difference began in the optimizer.s update of this step, or in the checkpoint$' exchanged.log || fail "exchanged: steps before it"
 
 # flip CHECKPOINT TENSOR: the highest bit of the fraction of an element.
@@ -100,7 +100,7 @@ rm -r state/checkpoints/step-10
 mv sound state/checkpoints/step-10
 replays state 1 '^the difference began in unit blocks.1: weights differ before step 12; the gradients of step 11 are equal' state --step 15 --local-ranks 2
 rm state/unit_hashes.bin
-replays without 1 'step-20: unit root is the first that differs: value of ' state --step 15 --local-ranks 2
+replays without 1 'step-20: unit embedding is the first that differs: value of ' state --step 15 --local-ranks 2
 grep -q '^the difference began' without.log && fail "without: a unit without hashes"
 # A flipped bit of a file.
 cp -r run flipped

@@ -15,7 +15,7 @@ YAML
 train="train --config config.yaml --threads 1"
 
 # What a report says of a rank that was in training.
-place='step [0-9]+, ((forward|backward), unit (root|blocks\.[01])|optimizer)'
+place='step [0-9]+, ((forward|backward), unit (root|embedding|head|blocks\.[01])|optimizer)'
 
 # start NAME command...: in the background; waits until a few steps are logged. Sets $pid.
 start() {

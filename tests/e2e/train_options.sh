@@ -52,8 +52,9 @@ compare_fixed released fsdp.release_arena=true
 compare_fixed kept_released fsdp.release_arena=true fsdp.strategy=shard_grad_op
 compare_fixed hpz fsdp.reshard_group_size=2
 compare_fixed one_unit fsdp.wrap=none
+compare_fixed one_root fsdp.root=whole
 compare_fixed mixed 'fsdp.units=[{match: "blocks.[01]", strategy: shard_optimizer},
-  {match: root, reshard_after_forward: false}, {match: blocks.2, reshard_group_size: 2}]'
+  {match: head, reshard_after_forward: false}, {match: blocks.2, reshard_group_size: 2}]'
 train sgd 4 "${fixed[@]}" train.optimizer.kind=sgd train.optimizer.momentum=0.9
 train sgd_unsharded 4 "${fixed[@]}" train.optimizer.kind=sgd train.optimizer.momentum=0.9 \
   fsdp.strategy=no_shard

@@ -6,7 +6,7 @@
 source "$(dirname "$0")/../support/e2e.sh"
 source "$(dirname "$0")/../support/hosts.sh"
 # What a report says of a rank that was in training.
-place='step [0-9]+, ((forward|backward), unit (root|blocks\.[01])|optimizer)'
+place='step [0-9]+, ((forward|backward), unit (root|embedding|head|blocks\.[01])|optimizer)'
 need_hosts
 make_hosts 2
 a=${hosts[0]} b=${hosts[1]}

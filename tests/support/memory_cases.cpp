@@ -106,7 +106,7 @@ constexpr std::array kStrategies = {Strategy::kFullShard,      Strategy::kShardG
                                     Strategy::kHybridShard,    Strategy::kHybridShardZero2};
 
 enum Trained { kAll, kFrozenTable, kLora };
-enum Wrap { kBlock, kSize, kClass, kNothing };
+enum Wrap { kBlock, kSize, kClass, kNothing, kSplitRoot };
 
 }  // namespace
 
@@ -119,10 +119,12 @@ bool go_together(const MemoryLevels& l) {
     return false;
   }
   // Blocks are units, and what they are told goes beyond what all are told.
-  if (l[kMore] == kUnits && (l[kStrategy] > 0 || l[kWrap] > 0)) return false;
+  const bool blocks = l[kWrap] <= kBlock || l[kWrap] == kSplitRoot;
+  if (l[kMore] == kUnits && (l[kStrategy] > 0 || !blocks)) return false;
   if (l[kMore] == kKept && l[kStrategy] == 3) return false;  // nothing is given back anyway
   // By size the table may become part of a unit that its other user, the head, is not in.
   if (l[kHead] == 1 && l[kWrap] == kSize) return false;
+  if (l[kHead] == 1 && l[kWrap] == kSplitRoot) return false;
   return true;
 }
 
@@ -149,12 +151,12 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (o.fsdp.param_dtype == DType::kF16) o.loss_scale.initial = 1024;
   if (l[kDType] == 2) o.head = {.logits_dtype = DType::kBF16, .chunk_bytes = 4096};
   const std::string block = o.model.block_class;
-  o.wrap = std::array<comm::WrapPolicy, 4>{comm::wrap_classes({block}), comm::wrap_by_size(1500),
-                                           comm::wrap_where([block](const Module& m) {
-                                             return m.class_name() == block ||
-                                                    m.name().ends_with(".mlp");
-                                           }),
-                                           comm::wrap_nothing()}[static_cast<size_t>(l[kWrap])];
+  const comm::WrapPolicy blocks = comm::wrap_classes({block});
+  const comm::WrapPolicy parts = comm::wrap_where(
+      [block](const Module& m) { return m.class_name() == block || m.name().ends_with(".mlp"); });
+  o.wrap = std::array{blocks, comm::wrap_by_size(1500), parts, comm::wrap_nothing(),
+                      blocks}[static_cast<size_t>(l[kWrap])];
+  o.split_root = l[kWrap] == kSplitRoot;
   if (l[kTrained] == kFrozenTable) {
     o.frozen = {models::hugging_face_name(o.model, "embedding.tokens.weight")};
   }

@@ -24,6 +24,7 @@ constexpr double kLearningRate = 1e-4;
 PlacedOptions session_options(const StepBenchOptions& options, const BackendOptions& backend) {
   PlacedOptions session;
   session.model = options.model;
+  session.split_root = !options.model.tied_head;  // as in training
   session.max_length = options.length;
   session.fsdp = options.fsdp;
   session.recompute = options.recompute;
@@ -31,7 +32,7 @@ PlacedOptions session_options(const StepBenchOptions& options, const BackendOpti
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
   session.backend = backend;
-  session.backend.cpu.fixed_tiles = options.fsdp.fixed_order;  // as in training
+  session.backend.cpu.fixed_tiles = options.fsdp.fixed_order;  // the same
   return session;
 }
 

@@ -40,6 +40,7 @@ struct GuestLabels;  // guests.h
 struct GuestLossScale;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
+enum class RootUnit : uint8_t { kSplit, kWhole };
 // What the best checkpoint is the best by; the smallest value is.
 enum class BestMetric : uint8_t { kNone, kValidationLoss, kTrainLoss };
 enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kGuest };
@@ -283,6 +284,7 @@ struct FsdpSection {
   Wrap wrap = Wrap::kTransformerBlock;
   std::vector<std::string> wrap_classes;
   std::optional<int64_t> min_num_params;
+  std::optional<RootUnit> root;  // absent: tools/train/config_to_session.h
   int64_t reshard_group_size = 0;
   bool forward_prefetch = true;
   int64_t prefetch_depth = 1;

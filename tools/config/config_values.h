@@ -128,6 +128,9 @@ inline EnumNames<Wrap> names_of(Wrap) {
           {"size_based_wrap", Wrap::kSize},
           {"no_wrap", Wrap::kNone}};
 }
+inline EnumNames<RootUnit> names_of(RootUnit) {
+  return {{"split", RootUnit::kSplit}, {"whole", RootUnit::kWhole}};
+}
 inline EnumNames<comm::BackwardPrefetch> names_of(comm::BackwardPrefetch) {
   using comm::BackwardPrefetch;
   return own_names(comm::kBackwardPrefetches, {{"backward_pre", BackwardPrefetch::kPre},

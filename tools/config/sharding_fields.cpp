@@ -13,7 +13,8 @@ bool gives_back(const comm::FsdpOptions& c) {
   constexpr int kSeveral = 2;  // ranks of a shard group
   const auto keeps = [&](comm::Strategy strategy, std::optional<bool> reshards) {
     const comm::FsdpOptions options = {.strategy = strategy, .reshard_after_forward = reshards};
-    return comm::unit_policy(options, {.shards = kSeveral}, /*is_root=*/true).keeps_parameters;
+    return comm::unit_policy(options, {.shards = kSeveral}, /*awaits_backward=*/true)
+        .keeps_parameters;
   };
   if (c.strategy == comm::Strategy::kNoShard) return false;
   return !keeps(c.strategy, c.reshard_after_forward) ||
@@ -67,6 +68,18 @@ void visit_units(Visitor& v, FsdpSection& c) {
            .range = from(1),
            .needs = {{c.wrap == Wrap::kSize, with_wrap}},
            .on_resume = kOrder});
+  std::vector<MemoryChoices::Choice> roots;  // auto has chosen already
+  if (c.root == RootUnit::kWhole) roots = {{"split"}};
+  v.field("root", c.root,
+          "what wrap leaves to the root; split: what runs before the first block (embedding) and "
+          "after the last one (head) are two units; whole: one, as PyTorch's wrap policies have "
+          "it; auto: split with wrap: transformer_block or class, unless the head is tied",
+          {.needs = {{c.wrap != Wrap::kNone, with_wrap}},
+           .on_resume = OnResume::kFree,
+           .memory = {.turn = 8,
+                      .choices = roots,
+                      .keeps = options.fixed_order ? Keeps::kBits : Keeps::kRounding,
+                      .on_several_ranks = true}});
   v.field("reshard_after_forward", c.options.reshard_after_forward,
           "give parameters back between forward and backward; auto: as the strategy says",
           {.aliases = {"fsdp_reshard_after_forward"}, .needs = {sharding}});
@@ -81,7 +94,8 @@ void visit_units(Visitor& v, FsdpSection& c) {
   v.field("backward_prefetch", c.options.backward_prefetch,
           "gather the next unit before (pre) or after (post) a backward",
           {.aliases = {"fsdp_backward_prefetch"}, .needs = {gathering_again}});
-  v.field("units_in_flight", c.units_in_flight, "units unsharded at a time, besides the root",
+  v.field("units_in_flight", c.units_in_flight,
+          "units unsharded at a time, besides the root and its parts",
           {.range = from(1),
            .needs = {gathering_again},
            .memory = {.turn = 3, .choices = {{"1"}, {"3"}}}});

@@ -83,8 +83,11 @@ std::string describe_checkpoint(MetaRun& run, int ranks, const Rates& rates) {
 
 }  // namespace
 
-Explanation explain(const config::TrainConfig& config, int ranks, const std::string& rates_file,
+Explanation explain(const config::TrainConfig& asked, int ranks, const std::string& rates_file,
                     CallMeter* meter, std::optional<PyTorchLayout> layout) {
+  config::TrainConfig config = asked;
+  // PyTorch's shards are those of the units that its wrap policies make.
+  if (layout && !config.fsdp.root) config.fsdp.root = config::RootUnit::kWhole;
   const models::ModelConfig model = model_config(config, vocabulary_of(config));
   const PlacedOptions session = session_options(config, model, ranks, {});
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, ranks);

@@ -45,6 +45,19 @@ comm::WrapPolicy wrap_policy(const config::TrainConfig& config) {
   };
 }
 
+// Whether embedding and head are units of their own, see README.md.
+bool splits_root(const config::TrainConfig& config, const models::ModelConfig& model) {
+  using config::RootUnit, config::Wrap;
+  const config::FsdpSection& fsdp = config.fsdp;
+  if (!fsdp.root) {
+    return !model.tied_head && (fsdp.wrap == Wrap::kTransformerBlock || fsdp.wrap == Wrap::kClass);
+  }
+  FSDP_CHECK(*fsdp.root == RootUnit::kWhole || !model.tied_head,
+             "fsdp.root: split: the head of this model is tied to its embedding, and what they "
+             "share must lie in one unit; expected whole (or model.tie_embeddings: false)");
+  return *fsdp.root == RootUnit::kSplit;
+}
+
 // A number too large for an int stays too large, so that later checks refuse it: a cast might not.
 int to_int(int64_t value) {
   return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max()));
@@ -154,6 +167,7 @@ PlacedOptions session_options(const config::TrainConfig& config, const models::M
                             .seed = static_cast<uint64_t>(train.seed)},
                            backend};
   try {
+    options.split_root = splits_root(config, model);
     comm::check_options(options.fsdp, ranks);
     FSDP_CHECK(options.fsdp.offload != comm::Offload::kNvme || !config.fsdp.offload_folder.empty(),
                "fsdp.offload: nvme: expected fsdp.offload_folder, a folder of the disk");

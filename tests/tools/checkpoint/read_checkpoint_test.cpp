@@ -212,6 +212,24 @@ TEST_CASE("checkpoint: other units and another dtype read the same state") {
   CHECK(wide.losses[0] == doctest::Approx(same.losses[0]).epsilon(1e-5));
 }
 
+// Without clipping: the norm is added unit by unit.
+TEST_CASE("checkpoint: a run goes on with the root in two, or in one, with the bits of one") {
+  for (const bool split : {false, true}) {
+    CAPTURE(split);
+    const test::TempFolder folder;
+    PlacedOptions options = test::checkpoint_options();
+    options.model.tied_head = false;
+    options.clip_norm = 0;
+    const test::RunState expected = test::undisturbed(3, options, kSteps);
+    options.split_root = split;
+    test::write_after(3, options, kCut, folder / "step-3");
+    options.split_root = !split;
+    const test::RunState got = test::go_on(3, options, folder / "step-3", kSteps);
+    CHECK(got.hash == expected.hash);
+    CHECK(got.losses.back() == expected.losses.back());
+  }
+}
+
 TEST_CASE("checkpoint: on other ranks a run goes on up to rounding") {
   for (const auto& [from, to] : {std::pair{4, 2}, {2, 3}, {1, 4}, {3, 1}}) {
     const test::TempFolder folder;

@@ -75,6 +75,12 @@ TEST_CASE("explanation: PyTorch's layout where it is asked for") {
                  "\nelements per rank in PyTorch FSDP1"));
   CHECK(contains(explained(2, batch, "", PyTorchLayout::kFsdp2).text,
                  "\nelements per rank in PyTorch FSDP2"));
+  // Of PyTorch's units, unless others are asked for.
+  CHECK(contains(explained(2, batch).text, "\n  embedding "));
+  CHECK(contains(explained(2, batch, "", PyTorchLayout::kFsdp2).text, "\n  root       "));
+  CHECK(!contains(explained(2, batch, "", PyTorchLayout::kFsdp2).text, "\n  embedding "));
+  CHECK(contains(explained(2, {"train.batch=2", "fsdp.root=split"}, "", PyTorchLayout::kFsdp2).text,
+                 "\n  embedding "));
 }
 
 }  // namespace

@@ -47,6 +47,11 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   CHECK(masters->change.keeps == Keeps::kDType);
   CHECK(masters->bytes ==
         plan_of({"train.master_dtype=bf16", "train.stochastic_rounding=true"}, 2).run().bytes);
+  CHECK(!find(all, "fsdp.root=split"));  // as it is
+  const Alternative* const split =
+      find(plan_of({"fsdp.root=whole"}, 2).alternatives(), "fsdp.root=split");
+  REQUIRE(split);
+  CHECK(split->bytes == plan.run().bytes);
   CHECK(!find(all, "2 ranks"));                   // as it is
   CHECK(!find(all, "fsdp.strategy=full_shard"));  // too
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].bytes <= all[i].bytes);

@@ -38,7 +38,7 @@ std::vector<std::string> names_of(const MetaRun& run) {
 
 TEST_CASE("predicted run: the phases that the configuration asks for, in the order of a run") {
   CHECK(names_of(*run_of({})) == std::vector<std::string>{"loading", "steps", "saving"});
-  const auto all = run_of({"data.validation=[text.txt]", "sample.tokens=40"});
+  const auto all = run_of({"data.validation=[text.txt]", "sample.tokens=40", "fsdp.root=whole"});
   CHECK(names_of(*all) ==
         std::vector<std::string>{"loading", "steps", "evaluation", "saving", "sample"});
   const auto peak = [&](size_t phase, size_t category) {

@@ -50,6 +50,46 @@ TEST_CASE("train setup: wrap policies") {
         "root embedding.tokens blocks.0 blocks.1 head ");
 }
 
+TEST_CASE("train setup: whether embedding and head are units of their own") {
+  cpu::CpuBackend backend;
+  models::ModelConfig model = models::preset("gpt2-124m");
+  model.layers = 2;
+  const auto units = [&](const std::string& fsdp) {
+    const PlacedOptions options = session_options(config_of("fsdp: {" + fsdp + "}"), model, 2, {});
+    models::CausalLM tree(model, backend, DType::kF32, 1);
+    std::string names;
+    for (const auto& unit : comm::plan_units(tree, wrap_of(options))) {
+      if (!unit.parameters.empty()) names += unit.name + " ";
+    }
+    return names;
+  };
+  const auto refusal = [&](const std::string& fsdp) {
+    return test::error_of([&] { units(fsdp); });
+  };
+  CHECK(units("") == "root blocks.0 blocks.1 ");  // the head is tied
+  CHECK(units("root: whole") == "root blocks.0 blocks.1 ");
+  CHECK(refusal("root: split") ==
+        "test.yaml:1: fsdp.root: split: the head of this model is tied to its embedding, and what "
+        "they share must lie in one unit; expected whole (or model.tie_embeddings: false)");
+  model.tied_head = false;
+  CHECK(units("") == "embedding blocks.0 blocks.1 head ");
+  CHECK(units("root: whole") == "root blocks.0 blocks.1 ");
+  CHECK(units("wrap: class, wrap_classes: [GPT2MLP]") ==
+        "root embedding blocks.0.mlp blocks.1.mlp head ");  // the rest of the blocks is the root's
+  CHECK(units("wrap: class, wrap_classes: [GPT2Block, Embedding]") ==
+        "embedding.tokens embedding.positions blocks.0 blocks.1 head ");
+  CHECK(units("wrap: class, wrap_classes: [GPT2Block, Linear]") ==
+        "root embedding blocks.0 blocks.1 head ");  // the final norm stays in the root
+  CHECK(units("wrap: none") == "root ");
+  CHECK(refusal("wrap: none, root: split") ==
+        "test.yaml:1: fsdp.root: split has no effect with wrap: none");
+  CHECK(units("wrap: size, min_num_params: 7000000") ==
+        "root embedding.tokens blocks.0 blocks.1 head ");
+  CHECK(units("wrap: size, min_num_params: 50000000, root: split") == "root base ");
+  CHECK(units("wrap: size, root: split") == "root embedding head ");
+  CHECK(units("units: [{match: head, reduce_dtype: bf16}]") == "embedding blocks.0 blocks.1 head ");
+}
+
 TEST_CASE("train setup: options of the session") {
   const config::TrainConfig config = config_of(
       "model: {preset: gpt2-124m}\n"

@@ -76,6 +76,7 @@ void set_constants(Adoption& adoption) {
                                    {"train.optimizer.decay", "all"},
                                    {"fsdp.strategy", "full_shard"},
                                    {"fsdp.wrap", "transformer_block"},
+                                   {"fsdp.root", "whole"},
                                    {"fsdp.forward_prefetch", "false"}}) {
     adoption.set_default(key, value, script);
   }

@@ -341,6 +341,7 @@ void take_dropout(Adoption& adoption) {
 
 void take_wrap(Adoption& adoption) {
   const Given* size = adoption.find("--min-params-to-wrap");
+  adoption.set_default("fsdp.root", "whole", "what no layer holds is one unit there");
   if (!size) {
     return adoption.set_default("fsdp.wrap", "transformer_block",
                                 "each layer is a unit, there those of 1e8 parameters, or all with "

@@ -171,6 +171,9 @@ void set_wrap(Adoption& adoption, Wrapping wrapping, const Given* origin) {
     adoption.set_list("fsdp.wrap_classes", class_names(*classes), *classes);
   }
   if (size && wrapping == Wrapping::kSize) whole_to("fsdp.min_num_params")(*size, adoption);
+  if (wrapping == Wrapping::kBlocks) {
+    adoption.set_default("fsdp.root", "whole", "what no layer holds is one unit there");
+  }
 }
 
 }  // namespace fsdp::adopt
