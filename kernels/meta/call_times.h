@@ -12,6 +12,8 @@ class CallTimes {
   virtual double kernel_seconds(const KernelCall& call) = 0;  // also copies within the device
   // On the host's CPU, where another device computes the model.
   virtual double host_kernel_seconds(const KernelCall& call) = 0;
+  // The same machine computes both: one kernel after the other.
+  virtual bool host_is_device() const { return false; }
   virtual double host_copy_seconds(int64_t bytes) = 0;  // to the host or from it
   // Between memory and a file of the node's disk.
   virtual double file_seconds(int64_t bytes, bool writes) = 0;

@@ -85,8 +85,10 @@ void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, doub
   if (log_) log_->kernel(name);
   if (times_) host_->now_s += times_->issue_seconds();
   MetaStream& clock = clock_of(stream);
-  const double begin_s = std::max(clock.done_s, host_->now_s);
+  const bool shared = kernel && &stream == compute_stream_.get() && times_->host_is_device();
+  const double begin_s = std::max({clock.done_s, host_->now_s, shared ? host_->computed_s : 0});
   clock.done_s = begin_s + seconds;
+  if (shared) host_->computed_s = clock.done_s;
   host_->last_end_s = std::max(host_->last_end_s, clock.done_s);
   if (!recorder_) return;
   recorder_({.stream = stream,

@@ -7,7 +7,8 @@
 // [Note: virtual time] Every stream has a clock, and so has the host. A call begins when its stream
 // has done what it was given before and the host has issued the call; it ends call_times.h later.
 // An event is the moment to which its stream had come; a stream or a host that waits for it
-// goes on no earlier. Without CallTimes nothing takes time.
+// goes on no earlier. Where host and device are one machine, kernels of their compute streams run
+// one after the other, in the order of the calls. Without CallTimes nothing takes time.
 #pragma once
 
 #include <functional>
@@ -46,6 +47,7 @@ struct MetaOptions {
 struct HostClock {
   double now_s = 0;
   double last_end_s = 0;  // of all streams
+  double computed_s = 0;  // the end of the last kernel, where one machine computes for all
 };
 
 class MetaBackend final : public Backend {

@@ -192,6 +192,7 @@ Rates measured_machine(CallMeter& meter, const std::string& name) {
   rates.inside_node = {.latency_us = 20, .bytes_per_s = copied_per_s};
   rates.between_nodes = {.latency_us = 50, .bytes_per_s = 1.25e9};
   rates.host_copy = {.latency_us = 1, .bytes_per_s = copied_per_s};
+  if (meter.is_host()) rates.host_memory_bytes_per_s = 0;
   return rates;
 }
 

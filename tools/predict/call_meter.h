@@ -35,6 +35,8 @@ class CallMeter {
   std::optional<double> time_once(const meta::KernelCall& call);
   // The blocks are overwritten by what is timed: puts moderate numbers there again.
   void refill();
+  // The host of this backend is the same machine: what one of them computes the other waits for.
+  bool is_host() const { return backend_.host_reaches_memory(); }
 
  private:
   class Tensors;

@@ -59,6 +59,7 @@ class CallRates final : public meta::CallTimes {
 
   double kernel_seconds(const meta::KernelCall& call) override;
   double host_kernel_seconds(const meta::KernelCall& call) override;
+  bool host_is_device() const override { return rates_.host_memory_bytes_per_s == 0; }
   double host_copy_seconds(int64_t bytes) override;
   double file_seconds(int64_t bytes, bool writes) override;
   double issue_seconds() const override { return rates_.issue_us * 1e-6; }

@@ -78,7 +78,7 @@ TEST_CASE("meta calls are noted in the order of the host, with stream, scope and
 // ---- Virtual time ----
 
 // A kernel takes as many seconds as its first extent says, a copy from the host one.
-class FixedTimes final : public CallTimes {
+class FixedTimes : public CallTimes {
  public:
   explicit FixedTimes(double issue_s = 0) : issue_s_(issue_s) {}
   double kernel_seconds(const KernelCall& call) override { return std::stod(call.shape); }
@@ -186,6 +186,24 @@ TEST_CASE(
   CHECK(device.spans.back() == "compute 23 to 24");
   CHECK(device.backend.finish_all() == 24);
   CHECK(host->finish_all() == 24);
+}
+
+TEST_CASE("meta time: one machine that computes for host and device does one kernel at a time") {
+  struct OneMachine final : FixedTimes {
+    bool host_is_device() const override { return true; }
+  };
+  Clocks device;
+  const auto times = std::make_shared<OneMachine>();
+  const std::unique_ptr<MetaBackend> host = device.backend.make_host();
+  for (MetaBackend* each : {&device.backend, host.get()}) each->set_times(times);
+  Tensor x = Tensor::empty(*host, Shape{2}, DType::kF32);
+  device.kernel(device.backend.compute_stream(), 3);
+  host->run(host->compute_stream(), DivideArgs{x, 2});  // though no event says so
+  const auto copies = device.backend.create_stream("copies");
+  device.kernel(*copies, 1);  // not a stream that computes
+  device.kernel(device.backend.compute_stream(), 4);
+  CHECK(device.spans ==
+        std::vector<std::string>{"compute 0 to 3", "copies 0 to 1", "compute 23 to 27"});
 }
 
 }  // namespace

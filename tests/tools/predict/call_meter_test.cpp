@@ -125,6 +125,7 @@ TEST_CASE("call meter: this machine") {
   }
   CHECK(rates.memory_bytes_per_s > 1e7);
   CHECK(rates.memory_bytes_per_s < 1e13);
+  CHECK(rates.host_memory_bytes_per_s == 0);  // the host is this machine
 }
 
 }  // namespace
