@@ -6,12 +6,25 @@
 #include "core/copy_in_order.h"
 
 namespace fsdp::optim {
+namespace {
+
+void write_one(const Tensor& scalar) {  // f32 or f64
+  const float narrow = 1;
+  const double wide = 1;
+  scalar.write(scalar.dtype() == DType::kF64 ? static_cast<const void*>(&wide) : &narrow);
+}
+
+}  // namespace
 
 Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group,
-                 double max_norm, double power, Backend* decides)
-    : group_(group), max_norm_(max_norm), power_(power) {
+                 double max_norm, double power, Backend* decides, bool one_by_one)
+    : group_(group), max_norm_(max_norm), power_(power), one_by_one_(one_by_one) {
   Backend& gradients = backend_of(shards, "clip");
   Backend& backend = decides ? *decides : gradients;
+  FSDP_CHECK(!one_by_one || max_norm <= 0,
+             "[clip] max_norm: what is updated before the norm is known cannot be clipped by it; "
+             "expected 0, got {}",
+             max_norm);
   FSDP_CHECK(power >= 1, "[clip] norm type: expected 1 or more, or infinity, got {}", power);
   const auto zeros = [](Backend& place, Shape shape, DType dtype) {
     return Tensor::zeros(place, shape, dtype, MemoryCategory::kOptimizerState);
@@ -24,6 +37,7 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
     part.spans = shard.layout.spans(shard.index);
     if (!shard.norm_by_blocks) continue;
     part.first_blocks = shard.layout.first_blocks(shard.index);
+    part.first_sum = blocks;
     part.blocks = shard.layout.blocks();
     blocks += part.blocks;
   }
@@ -35,43 +49,82 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
   skip_ = zeros(backend, {}, DType::kI32);
   sums_ = all_sums_ = zeros(gradients, sums, DType::kF64);
   for_optimizer_ = {coefficient_, skip_};
-  if (is_apart()) {
-    all_sums_ = zeros(backend, sums, DType::kF64);
+  if (is_apart()) all_sums_ = zeros(backend, sums, DType::kF64);
+  if (is_apart() || one_by_one) {
     for_optimizer_ = {zeros(gradients, {}, wide), zeros(gradients, {}, DType::kI32)};
+  }
+  if (one_by_one) {
+    write_one(for_optimizer_.coefficient);
+    if (!by_blocks_) {
+      shard_sums_ = zeros(gradients, {static_cast<int64_t>(shards.size())}, DType::kF64);
+    }
   }
   power_sum_ = by_blocks_ ? zeros(backend, {}, DType::kF64) : all_sums_;
 }
 
 // Every block has its place, whichever rank holds it; those of other ranks are zero.
-void Clipper::sum_blocks() {
+void Clipper::sum_blocks(const Part& part) {
   Backend& backend = sums_.backend();
   Stream& stream = backend.compute_stream();
-  backend.fill_zero(stream, sums_.data(), sums_.bytes());
-  int64_t first = 0;
-  for (const Part& part : parts_) {
-    Tensor out = sums_.slice(first, Shape{part.blocks});
-    part.access->begin(ShardAccess::Use::kNorm);
-    backend.run(stream, PowerSumArgs{.x = part.gradient,
-                                     .spans = part.spans,
-                                     .power = power_,
-                                     .out = out,
-                                     .first_blocks = &part.first_blocks});
-    part.access->end(ShardAccess::Use::kNorm);
-    first += part.blocks;
+  Tensor out = sums_.slice(part.first_sum, Shape{part.blocks});
+  part.access->begin(ShardAccess::Use::kNorm);
+  backend.run(stream, PowerSumArgs{.x = part.gradient,
+                                   .spans = part.spans,
+                                   .power = power_,
+                                   .out = out,
+                                   .first_blocks = &part.first_blocks});
+  part.access->end(ShardAccess::Use::kNorm);
+}
+
+void Clipper::sum_shard(const Part& part, Tensor out, bool accumulate) {
+  Backend& backend = sums_.backend();
+  part.access->begin(ShardAccess::Use::kNorm);
+  backend.run(backend.compute_stream(), PowerSumArgs{.x = part.gradient,
+                                                     .spans = part.spans,
+                                                     .power = power_,
+                                                     .out = out,
+                                                     .accumulate = accumulate});
+  part.access->end(ShardAccess::Use::kNorm);
+}
+
+void Clipper::measure_shard(size_t index) {
+  const Part& part = parts_.at(index);
+  if (!by_blocks_) {
+    return sum_shard(part, shard_sums_.slice(static_cast<int64_t>(index), {}), false);
+  }
+  clear_sums(part.first_sum, part.blocks);
+  sum_blocks(part);
+}
+
+// In the order of the shards, in which a sum of them all at once is made.
+void Clipper::add_shards() {
+  Backend& backend = sums_.backend();
+  Stream& stream = backend.compute_stream();
+  if (std::isinf(power_)) {
+    const std::vector<std::pair<int64_t, int64_t>> all = {{0, shard_sums_.numel()}};
+    backend.run(stream, PowerSumArgs{shard_sums_, all, power_, sums_});
+    return;
+  }
+  backend.copy(stream, sums_.data(), shard_sums_.data(), sums_.bytes());
+  for (int64_t i = 1; i < shard_sums_.numel(); ++i) {
+    backend.run(stream, AddArgs{sums_, shard_sums_.slice(i, {}), sums_});
   }
 }
 
-void Clipper::sum_shards() {
+void Clipper::clear_sums(int64_t first, int64_t count) {
   Backend& backend = sums_.backend();
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    const Part& part = parts_[i];
-    part.access->begin(ShardAccess::Use::kNorm);
-    backend.run(backend.compute_stream(), PowerSumArgs{.x = part.gradient,
-                                                       .spans = part.spans,
-                                                       .power = power_,
-                                                       .out = sums_,
-                                                       .accumulate = i > 0});
-    part.access->end(ShardAccess::Use::kNorm);
+  const Tensor sums = sums_.slice(first, Shape{count});
+  backend.fill_zero(backend.compute_stream(), sums.data(), sums.bytes());
+}
+
+void Clipper::sum_gradients() {
+  if (one_by_one_) {
+    if (!by_blocks_) add_shards();
+    return;
+  }
+  if (by_blocks_) clear_sums(0, sums_.numel());
+  for (const Part& part : parts_) {
+    by_blocks_ ? sum_blocks(part) : sum_shard(part, sums_, &part != parts_.data());
   }
 }
 
@@ -97,7 +150,7 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow, double s
     FSDP_CHECK(!scalar || &scalar->backend() == &backend,
                "[clip] loss scale and overflow: expected on the backend that decides");
   }
-  by_blocks_ ? sum_blocks() : sum_shards();
+  sum_gradients();
   if (is_apart()) copy_in_order(backend, sums_, all_sums_);
   add_over_ranks();
   backend.run(stream, ClipArgs{.power_sum = power_sum_,
@@ -109,7 +162,7 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow, double s
                                .norm = norm_,
                                .coefficient = coefficient_,
                                .skip = skip_});
-  if (!is_apart()) return;
+  if (!is_apart() || one_by_one_) return;
   copy_in_order(backend,
                 {{coefficient_, for_optimizer_.coefficient}, {skip_, for_optimizer_.skip}});
 }

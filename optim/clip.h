@@ -16,9 +16,13 @@ class Clipper {
  public:
   // `group`: ranks that hold different shards of one gradient (null or one rank: nothing to add).
   // max_norm <= 0: measure only. power: 1, 2, 3, ... or infinity. `decides`: on whose compute
-  // stream the results are; null: on that of the gradients' backend.
+  // stream the results are; null: on that of the gradients' backend. `one_by_one`: the optimizer
+  // does not wait for the norm: gradients are measured by measure_shard(), and it multiplies by 1.
   Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group, double max_norm,
-          double power = 2, Backend* decides = nullptr);
+          double power = 2, Backend* decides = nullptr, bool one_by_one = false);
+
+  // With one_by_one, in any order, before measure(): each shard once, while its gradient is there.
+  void measure_shard(size_t index);
 
   // Norm of the reduced gradients of all shards, padding excluded; sets the tensors below.
   // `loss_scale`: what the gradients were multiplied by; `overflow`: whether one was too large for
@@ -33,7 +37,7 @@ class Clipper {
     return coefficient_;
   }                                             // (): min(1, max / (norm + 1e-6)), unscales
   const Tensor& skip() const { return skip_; }  // (), i32: a StepSkip
-  // The last two beside the gradients.
+  // The last two beside the gradients; with one_by_one 1 and 0, always.
   struct ForOptimizer {
     Tensor coefficient, skip;
   };
@@ -45,18 +49,24 @@ class Clipper {
     Tensor gradient;
     std::vector<std::pair<int64_t, int64_t>> spans;
     std::vector<int64_t> first_blocks;  // of the spans, with blocks_
-    int64_t blocks = 0;                 // of the unit, over all shards
+    int64_t first_sum = 0;              // of the blocks of the unit, among all
+    int64_t blocks = 0;                 // over all shards of the unit
     std::shared_ptr<ShardAccess> access;
   };
   bool is_apart() const { return &sums_.backend() != &norm_.backend(); }
-  void sum_blocks();
-  void sum_shards();
+  void sum_gradients();
+  void sum_blocks(const Part& part);
+  void sum_shard(const Part& part, Tensor out, bool accumulate);
+  void add_shards();
+  void clear_sums(int64_t first, int64_t count);
   void add_over_ranks();
 
   std::vector<Part> parts_;
   comm::Communicator* group_;
   double max_norm_;
   double power_;
+  bool one_by_one_;
+  Tensor shard_sums_;  // (shards), f64: with one_by_one, unless by blocks
   // Of this rank's gradients: (), f64, or (blocks of all units) where their order is fixed.
   Tensor sums_;
   Tensor all_sums_;   // the same of all ranks, on the backend that decides; there sums_ itself

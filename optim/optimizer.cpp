@@ -101,32 +101,43 @@ Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard, DType dty
 
 void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tensor& skip,
                      uint32_t number) {
+  begin_step(learning_rate, coefficient, skip, number);
+  for (size_t i = 0; i < shards_.size(); ++i) step_shard(i);
+}
+
+void Optimizer::begin_step(double learning_rate, const Tensor& coefficient, const Tensor& skip,
+                           uint32_t number) {
   Backend& backend = learning_rate_.backend();
   FSDP_CHECK(&coefficient.backend() == &backend && &skip.backend() == &backend,
              "[optimizer] coefficient and skip: expected on the backend of the masters");
   learning_rate_.write(&learning_rate);
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    OptimizerShard& shard = shards_[i];
-    ShardState& state = state_[i];
-    shard.access->begin(ShardAccess::Use::kUpdate);
-    backend.run(backend.compute_stream(), AdvanceStepsArgs{state.step_counts, shard.present, skip});
-    const ShardUpdate update = {.master = shard.master,
-                                .grad = shard.gradient,
-                                .copy = shard.copy.defined() ? &shard.copy : nullptr,
-                                .segments = state.segments,
-                                .step_counts = state.step_counts,
-                                .present = shard.present,
-                                .learning_rate = learning_rate_,
-                                .gradient_scale = coefficient,
-                                .skip = skip,
-                                .weight_decay = options_.weight_decay,
-                                .draws = &state.draws,
-                                .seed = options_.rounding_seed,
-                                .update = number};
-    step_elements(backend, update, state.values);
-    if (matrices_.rule) step_matrices(shard, state, update);
-    shard.access->end(ShardAccess::Use::kUpdate);
-  }
+  coefficient_ = coefficient;
+  skip_ = skip;
+  number_ = number;
+}
+
+void Optimizer::step_shard(size_t index) {
+  Backend& backend = learning_rate_.backend();
+  OptimizerShard& shard = shards_.at(index);
+  ShardState& state = state_[index];
+  shard.access->begin(ShardAccess::Use::kUpdate);
+  backend.run(backend.compute_stream(), AdvanceStepsArgs{state.step_counts, shard.present, skip_});
+  const ShardUpdate update = {.master = shard.master,
+                              .grad = shard.gradient,
+                              .copy = shard.copy.defined() ? &shard.copy : nullptr,
+                              .segments = state.segments,
+                              .step_counts = state.step_counts,
+                              .present = shard.present,
+                              .learning_rate = learning_rate_,
+                              .gradient_scale = coefficient_,
+                              .skip = skip_,
+                              .weight_decay = options_.weight_decay,
+                              .draws = &state.draws,
+                              .seed = options_.rounding_seed,
+                              .update = number_};
+  step_elements(backend, update, state.values);
+  if (matrices_.rule) step_matrices(shard, state, update);
+  shard.access->end(ShardAccess::Use::kUpdate);
 }
 
 void Optimizer::step_elements(Backend& backend, const ShardUpdate& shard,

@@ -79,6 +79,10 @@ class Optimizer {
             const Tensor& coefficient,  // (), accumulation dtype
             const Tensor& skip,         // (), i32
             uint32_t number);
+  // The same in parts, in any order of the shards: each of shards() once, by its index.
+  void begin_step(double learning_rate, const Tensor& coefficient, const Tensor& skip,
+                  uint32_t number);
+  void step_shard(size_t index);
 
   // Calls `visit` for all state of this rank, in the order of shards and of parameters in them. A
   // parameter's elements are visited on the ranks that own them; its "step", which is the same on
@@ -119,6 +123,8 @@ class Optimizer {
   std::vector<std::string_view> names_, matrix_names_;  // of the state of each rule
   std::vector<ShardState> state_;                       // by shard
   Tensor learning_rate_;                                // (), f64
+  Tensor coefficient_, skip_;                           // of this step
+  uint32_t number_ = 0;
 };
 
 // Names of the values that are kept for every element: {"exp_avg", "exp_avg_sq"}; memory is

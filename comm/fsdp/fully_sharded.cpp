@@ -53,7 +53,7 @@ void FullySharded::post_backward(size_t unit) {
     prefetch(order_->backward_next());
   }
   u.open_forwards = std::max(u.open_forwards - 1, 0);
-  if (u.gradients && u.open_forwards == 0 && !u.gradients->backward_pending()) reduce(u);
+  if (u.gradients && u.open_forwards == 0 && !u.gradients->backward_pending()) reduce(unit);
   backend().set_scope(units_[u.around]->name);
 }
 
@@ -108,19 +108,26 @@ void FullySharded::give_back_parameters(Unit& unit) {
 // ---------------------------------------------------------------------------- Gradients
 
 void FullySharded::accumulate(Unit& unit) {
+  FSDP_CHECK(!unit.updated,
+             "fsdp.update_in_backward: unit {}: a gradient came after its update; expected false",
+             unit.name);
   if (unit.gradients->accumulate()) return;
   free_gradient_buffers(unit.arena);
   FSDP_CHECK(unit.gradients->accumulate(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
 }
 
-void FullySharded::reduce(Unit& unit) {
+void FullySharded::reduce(size_t index) {
+  Unit& unit = *units_[index];
   if (!unit.gradients || (unit.policy.reduces_last && !last_micro_step_)) return;
+  const bool updates =
+      options_.update_in_backward && last_micro_step_ && unit.gradients->accumulating();
   if (!unit.gradients->borrow_for_reduce()) {
     free_gradient_buffers(unit.arena);
     FSDP_CHECK(unit.gradients->borrow_for_reduce(),
                "[fsdp] unit {}: no buffer is free for its gradients in reduce_dtype", unit.name);
   }
   unit.gradients->reduce(last_micro_step_);
+  if (updates) update_soon(index);
 }
 
 // Buffers come back from units of the arena whose gradients are complete. When there is none, the
@@ -130,13 +137,67 @@ void FullySharded::free_gradient_buffers(size_t arena) {
   const auto holds_buffer = [&](const Unit& unit) {
     return unit.arena == arena && unit.gradients && unit.gradients->holds_buffer();
   };
-  for (const auto& unit : units_) {
-    const bool complete = unit->open_forwards == 0;
-    if (holds_buffer(*unit) && complete && !unit->gradients->backward_pending()) reduce(*unit);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const bool complete = units_[i]->open_forwards == 0;
+    if (holds_buffer(*units_[i]) && complete && !units_[i]->gradients->backward_pending())
+      reduce(i);
   }
+  update_units(0);
   for (size_t i = units_.size(); i-- > 0 && buffers.all_lent();) {
-    if (holds_buffer(*units_[i])) units_[i]->gradients->reduce_part();
+    if (!holds_buffer(*units_[i])) continue;
+    FSDP_CHECK(
+        !gives_gradients_back(options_),
+        "fsdp.update_in_backward: unit {}: more units are in backward at once than there are "
+        "buffers for gradients; expected false",
+        units_[i]->name);
+    units_[i]->gradients->reduce_part();
   }
+}
+
+// ---------------------------------------------------------------------------- Updates in backward
+
+// A unit is updated behind the next reduction where its own goes between ranks and the same stream
+// computes and updates. Where a host updates, nothing that computes waits for it.
+void FullySharded::update_soon(size_t unit) {
+  waiting_.push_back({.unit = unit, .flags = share_present_flags(unit)});
+  update_units(mesh_.ranks() > 1 && !options_.host ? 1 : 0);
+}
+
+void FullySharded::update_units(size_t most_waiting) {
+  for (; waiting_.size() > most_waiting; waiting_.pop_front()) {
+    const Waiting& next = waiting_.front();
+    Unit& unit = *units_[next.unit];
+    // An update must not overtake a gather that nobody used.
+    if (unit.parameters.state() == ParameterState::kGathering) unit.parameters.reshard();
+    unit.gradients->hand_over({.first = present_begin_[next.unit],
+                               .count = static_cast<int64_t>(unit.gradients->present().size()),
+                               .shared = next.flags});
+    update_(unit.shard);
+    unit.gradients->updated();
+    unit.updated = true;
+  }
+}
+
+// Those to which the last micro-step added nothing are reduced since an earlier one.
+void FullySharded::update_rest() {
+  update_units(0);
+  for (size_t i = units_.size(); i-- > 0;) {
+    if (units_[i]->gradients && !units_[i]->updated) update_soon(i);
+  }
+  update_units(0);
+  homes_->handed_over();
+}
+
+// As share_present_flags(), beside the compute stream.
+EventPtr FullySharded::share_present_flags(size_t unit) {
+  Stream& stream = streams_.reduce();
+  std::vector<int32_t> flags = units_[unit]->gradients->present();
+  if (options_.absent_is_zero) std::fill(flags.begin(), flags.end(), 1);
+  Tensor shared = present_.slice(present_begin_[unit], Shape{static_cast<int64_t>(flags.size())});
+  shared.write(flags.data());
+  backend().wait(stream, backend().record(backend().compute_stream()));
+  mesh_.all_ranks().all_reduce(stream, shared, ReduceOp::kMax);
+  return backend().record(stream);
 }
 
 // ---------------------------------------------------------------------------- Step
@@ -147,22 +208,29 @@ void FullySharded::finish_backward() {
     Unit& unit = *units_[i];
     unit.open_forwards = 0;
     // Nothing came in the last micro-step, with which the replicas would have been averaged.
+    // Or a unit that gives its gradient back was not used at all.
     const bool zeros =
-        last_micro_step_ && unit.gradients && unit.gradients->state() == GradientState::kScattered;
+        last_micro_step_ && unit.gradients &&
+        (unit.gradients->state() == GradientState::kScattered ||
+         (options_.update_in_backward && unit.gradients->state() == GradientState::kNone));
     if (zeros) accumulate(unit);
-    reduce(unit);
+    reduce(i);
     give_back_parameters(unit);
   }
   order_->end_backward();
   backend().set_scope("");
   if (!last_micro_step_) return;
   check_same_order();
+  options_.update_in_backward ? update_rest() : hand_to_optimizer();
+  give_back_arenas();
+}
+
+void FullySharded::hand_to_optimizer() {
   share_present_flags();
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->hand_to_optimizer();
   }
   homes_->hand_over();
-  give_back_arenas();
 }
 
 // Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
@@ -188,15 +256,19 @@ void FullySharded::share_present_flags() {
   mesh_.all_ranks().all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
 }
 
-std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
+std::vector<size_t> FullySharded::trained_units() const {
   std::vector<size_t> trained;
   for (size_t i = 0; i < units_.size(); ++i) {
     if (units_[i]->gradients) trained.push_back(i);
   }
   std::stable_partition(trained.begin(), trained.end(),
                         [&](size_t i) { return i == kRootUnit || units_[i]->part_of_root; });
+  return trained;
+}
+
+std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
   std::vector<OptimizerShard> shards;
-  for (const size_t i : trained) {
+  for (const size_t i : trained_units()) {
     const Unit& unit = *units_[i];
     const ParameterSegment& segment = *unit.parameters.trainable();
     const ShardHome::Tensors tensors = segment.home->for_optimizer();
@@ -218,6 +290,7 @@ void FullySharded::finish_step() {
   homes_->set_updates(updates() + 1);
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
+    unit->updated = false;
   }
   homes_->updated();
   for (const auto& unit : units_) unit->parameters.expire();
@@ -246,8 +319,10 @@ void FullySharded::give_back_arenas() {
 void FullySharded::reset() {
   in_backward_ = false;
   homes_->drop_gradients();
+  waiting_.clear();
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
+    unit->updated = false;
     unit->open_forwards = 0;
     unit->parameters.reshard();
   }

@@ -13,6 +13,8 @@
 // (tools/engine/sharded_values.h), the optimizer (optim/), what a transformer is (models/).
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,10 +35,12 @@ struct Unit {
   UnitPolicy policy;
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent where nothing is trained
+  size_t shard = 0;                        // its place among the optimizer's, if there are any
   // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this
   // under recompute: there a forward records its uses only when backward runs it again.
   int open_forwards = 0;
   size_t arena = 0;  // index of the one whose buffers it borrows
+  bool updated = false;  // in the backward of this step
 };
 
 inline constexpr size_t kRootUnit = 0;
@@ -71,6 +75,11 @@ class FullySharded {
   // root first, in the root's place, then in unit order. So the sum of a norm in fixed order does
   // not depend on whether the root is split. Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
+  // With update_in_backward, before the first step: who updates. It is called in the backward of
+  // the last micro-step for each of the optimizer's shards, once, by its place among them: when its
+  // unit is complete, and where ranks reduce on the device that updates, behind the next one, so
+  // that the compute stream does not wait for a reduction.
+  void set_update(std::function<void(size_t shard)> update) { update_ = std::move(update); }
   // When the optimizer is made: no more tensors will come and go with the shards. Before values are
   // written.
   void allocate_pages() { homes_->allocate_pages(); }
@@ -112,11 +121,18 @@ class FullySharded {
   void prefetch(std::optional<size_t> unit);
   void give_back_parameters(Unit& unit);
   void accumulate(Unit& unit);
-  void reduce(Unit& unit);
+  std::vector<size_t> trained_units() const;  // in the order of optimizer_shards()
+  void reduce(size_t unit);
   void free_gradient_buffers(size_t arena);
+  // Updates in backward.
+  void update_soon(size_t unit);
+  void update_units(size_t most_waiting);
+  void update_rest();
   // The end of a backward and of a step.
   void check_same_order();
+  void hand_to_optimizer();
   void share_present_flags();
+  EventPtr share_present_flags(size_t unit);
   void clear_overflow();
   void give_back_arenas();
   void drain_streams();
@@ -137,6 +153,12 @@ class FullySharded {
   Tensor present_;
   Tensor flags_;                        // the same, where the optimizer reads it
   std::vector<int64_t> present_begin_;  // of each unit's flags
+  std::function<void(size_t shard)> update_;
+  struct Waiting {  // reduced, not updated
+    size_t unit;
+    EventPtr flags;
+  };
+  std::deque<Waiting> waiting_;
   bool last_micro_step_ = true;
   bool order_checked_ = false;
   bool in_backward_ = false;

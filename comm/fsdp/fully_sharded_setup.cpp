@@ -61,7 +61,8 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                                    .gather = streams_.gather(),
                                    .reduce = streams_.reduce(),
                                    .reduces = mesh_.reduce(),
-                                   .lent = lifetime_of_buffers(options_)})),
+                                   .lent = lifetime_of_buffers(options_),
+                                   .gives_gradients_back = gives_gradients_back(options_)})),
       runtime_{.backend = backend, .mesh = mesh_, .streams = streams_, .homes = *homes_} {
   const std::vector<PlannedUnit> plan = plan_units(root, wrap);
   // Before memory of different sizes is asked for.
@@ -78,6 +79,8 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
     if (gradients) flags += static_cast<int64_t>(gradients->present().size());
     deepest = std::max(deepest, plan[i].depth);
   }
+  const std::vector<size_t> trained = trained_units();
+  for (size_t shard = 0; shard < trained.size(); ++shard) units_[trained[shard]]->shard = shard;
   present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
   flags_ = homes_->keep_flags(present_);

@@ -35,6 +35,10 @@ std::string_view choice_name(Offload offload) {
   return kNames.at(static_cast<size_t>(offload));
 }
 
+bool gives_gradients_back(const FsdpOptions& options) {
+  return options.update_in_backward && options.micro_steps == 1;
+}
+
 bool is_hybrid(Strategy strategy) {
   return strategy == Strategy::kHybridShard || strategy == Strategy::kHybridShardZero2;
 }
@@ -105,6 +109,9 @@ void check_options(const FsdpOptions& options, int world) {
              name_of(wide), name_of(*options.master_dtype));
   FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
              options.units_in_flight);
+  FSDP_CHECK(!options.update_in_backward || !options.detect_overflow,
+             "fsdp.update_in_backward: the gradients of all units say whether one overflowed; "
+             "expected no loss scaling");
   FSDP_CHECK(options.micro_steps >= 1, "[fsdp] micro_steps: expected at least 1, got {}",
              options.micro_steps);
 }
@@ -140,8 +147,8 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
   const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
                reduce_dtype, master_dtype, divide_factor, force_sum, split_division,
                forward_prefetch, backward_prefetch, units_in_flight, separate_reduce, release_arena,
-               accumulation, micro_steps, training, absent_is_zero, detect_overflow, fixed_order,
-               rounding_seed, offload, host, file, units] = options;
+               update_in_backward, accumulation, micro_steps, training, absent_is_zero,
+               detect_overflow, fixed_order, rounding_seed, offload, host, file, units] = options;
   std::vector<std::string> texts = {
       fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
@@ -158,6 +165,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("units_in_flight {}", units_in_flight),
       fmt::format("separate_reduce {}", separate_reduce),
       fmt::format("release_arena {}", release_arena),
+      fmt::format("update_in_backward {}", update_in_backward),
       fmt::format("accumulation {}", choice_name(accumulation)),
       fmt::format("micro_steps {}", micro_steps),
       fmt::format("training {}", training),
@@ -218,7 +226,9 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool awaits_back
   p.reduces_last = o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
   p.gradient_dtype = p.reduces_last ? p.sum_dtype : p.reduce_dtype;
   p.narrows_gradients = p.gradient_dtype != p.reduce_dtype;
-  p.keeps_gradients = !sharded || o.strategy == Strategy::kShardOptimizer || p.reduces_last;
+  p.gives_gradients_back = gives_gradients_back(o);
+  const bool keeps = !sharded || o.strategy == Strategy::kShardOptimizer;
+  p.keeps_gradients = (keeps && !p.gives_gradients_back) || p.reduces_last;
   // One buffer for both only where a step reduces once, and in the dtype of the result.
   p.averages_in_place = !sharded && p.reduce_dtype == p.sum_dtype &&
                         p.gradient_dtype == p.sum_dtype && (o.micro_steps == 1 || p.reduces_last);

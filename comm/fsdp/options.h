@@ -106,6 +106,10 @@ struct FsdpOptions {
   // allocated again by the next: the least memory, for allocations in every step. Strategies that
   // keep parameters then keep them until the end of backward, and gather them in every step.
   bool release_arena = false;
+  // In the backward of the last micro-step a unit is updated as soon as its gradient is reduced
+  // (FullySharded::set_update), and in steps of one micro-step the gradient's memory goes back
+  // then. For updates that need to know nothing of the other units' gradients.
+  bool update_in_backward = false;
 
   Accumulation accumulation = Accumulation::kReduceEach;
   int micro_steps = 1;   // forward and backward passes per optimizer step
@@ -142,6 +146,8 @@ std::string_view choice_name(BackwardPrefetch prefetch);
 std::string_view choice_name(Accumulation accumulation);
 std::string_view choice_name(Offload offload);
 
+// Whether a unit's gradient has memory only from its backward to its update.
+bool gives_gradients_back(const FsdpOptions& options);
 bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other
 
 // Ranks of a shard group of `world` ranks. Error, "fsdp.shard_size: ...", when there are no groups
@@ -199,10 +205,11 @@ struct UnitPolicy {
   bool narrows_gradients = false;  // reduce_dtype is another one: a second buffer for a reduction
   bool keeps_gradients = false;    // unsharded, until the optimizer's step, in memory of its own
   bool averages_in_place = false;  // the unsharded gradients become the shard: one buffer
-  bool reduces_last = false;       // micro-steps add up before any reduction
-  bool defers_replicas = false;    // micro-steps before the last only reduce-scatter, or sum
-  bool sums_in_order = false;      // one chain over micro-steps and all ranks: fixed_order
-  int parts_of_shard = 1;          // each added up by another replica: with sums_in_order
+  bool gives_gradients_back = false;  // shards too, when the unit is updated in backward
+  bool reduces_last = false;          // micro-steps add up before any reduction
+  bool defers_replicas = false;       // micro-steps before the last only reduce-scatter, or sum
+  bool sums_in_order = false;         // one chain over micro-steps and all ranks: fixed_order
+  int parts_of_shard = 1;             // each added up by another replica: with sums_in_order
   GradientDivision division = {};
   bool detects_overflow = false;
 

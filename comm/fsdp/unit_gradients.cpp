@@ -29,7 +29,7 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.sum_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.sum_dtype);
   home_.keep_gradient(shard_, policy_.averages_in_place);
-  if (policy_.releases_memory) return;  // each step allocates both
+  if (policy_.releases_memory || policy_.gives_gradients_back) return;  // each step allocates both
   if (policy_.keeps_gradients) allocate_unsharded();
   allocate_shard();
 }
@@ -50,7 +50,8 @@ void UnitGradients::release_unsharded() {
 
 // In the order of the compute stream, for which the streams that reduce wait then.
 void UnitGradients::allocate_shard() {
-  policy_.averages_in_place ? allocate_unsharded() : home_.allocate_gradient();
+  if (!policy_.averages_in_place) return home_.allocate_gradient();
+  if (policy_.keeps_gradients) allocate_unsharded();
 }
 
 size_t UnitGradients::arena_bytes() const {
@@ -180,9 +181,10 @@ void UnitGradients::run_reduction(bool last) {
     args.reach = Reach::kShardGroupThenSum;
   }
   reduced_ = reduction_.run(args);
-  give_buffer_back(reduced_);
+  if (!shard_in_buffer()) give_buffer_back(reduced_);
   state_ = args.reach == Reach::kShardGroup ? kScattered : kReduced;
   home_.store_gradient(reduced_, last);
+  if (shard_in_buffer() && home_.sent()) give_buffer_back(home_.sent());
 }
 
 void UnitGradients::hand_to_optimizer() {
@@ -198,19 +200,39 @@ void UnitGradients::hand_to_optimizer() {
   if (policy_.releases_memory && !policy_.averages_in_place) release_unsharded();
 }
 
+void UnitGradients::hand_over(const ShardHome::Flags& flags) {
+  home_.store_late(reduced_);
+  // Flags are shared behind a reduction that ends on the reduce stream.
+  home_.hand_over(runtime_.mesh.replicas() > 1 ? reduced_ : nullptr, flags);
+}
+
+// In the order of the compute stream, which reads what no home has taken.
+void UnitGradients::updated() {
+  if (!policy_.gives_gradients_back) return;
+  Backend& backend = runtime_.backend;
+  if (holds_buffer()) give_buffer_back(backend.record(backend.compute_stream()));
+  if (!policy_.averages_in_place) shard_.storage()->drop();
+}
+
 void UnitGradients::clear() {
   Backend& backend = runtime_.backend;
   // Left in the middle of a backward: the buffer is free after what was enqueued on it.
-  if (holds_buffer()) give_buffer_back(backend.record(backend.compute_stream()));
+  if (holds_buffer()) {
+    if (shard_in_buffer()) backend.wait(backend.compute_stream(), reduced_);
+    give_buffer_back(backend.record(backend.compute_stream()));
+  }
   for (const FlatParameter& p : layout_.parameters()) p.parameter->clear_gradient();
   std::fill(present_.begin(), present_.end(), 0);
   state_ = GradientState::kNone;
   home_.clear_gradient();
-  if (!policy_.releases_memory && !set_aside_.defined()) return;
+  // Of what is given back with the update: left before it.
+  const bool releases =
+      policy_.releases_memory || (policy_.gives_gradients_back && shard_.storage()->has_data());
+  if (!releases && !set_aside_.defined()) return;
   // What is released here is used again in the order of the compute stream.
   backend.wait(backend.compute_stream(), reduced_);
   set_aside_ = Tensor();
-  if (!policy_.releases_memory) return;
+  if (!releases) return;
   release_unsharded();
   if (!policy_.averages_in_place) shard_.storage()->drop();
 }

@@ -29,6 +29,10 @@
 // Streams: kernels write the buffer on the compute stream, after the reduction of its last tenant
 // (BufferPool::free_since); the optimizer reads the shard on the compute stream after `reduced_`.
 // Between the two: gradient_reduction.h.
+//
+// Units that are updated in backward (policy: gives_gradients_back) keep nothing until the step's
+// end. From reduce() to updated() the shard has memory of its own, which is allocated and dropped,
+// or a home has taken it; where it is the unsharded buffer, that stays borrowed.
 #pragma once
 
 #include <string>
@@ -77,6 +81,11 @@ class UnitGradients {
   void reduce_part();
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void hand_to_optimizer();
+  // The same for an update in backward, of this unit alone, with its flags; then the optimizer has
+  // been given the update.
+  void hand_over(const ShardHome::Flags& flags);
+  void updated();
+  bool accumulating() const;
   void clear();  // forgets everything, also a backward that was left half-way
   void forget_events() { reduced_ = nullptr; }  // all streams are idle
 
@@ -87,12 +96,12 @@ class UnitGradients {
   const Tensor& stored() const { return home_.stored().gradient; }
 
  private:
-  bool accumulating() const;
   void allocate_unsharded();
   void release_unsharded();
   void allocate_shard();
   bool borrow();
   void give_buffer_back(EventPtr done);
+  bool shard_in_buffer() const { return policy_.averages_in_place && !policy_.keeps_gradients; }
   void set_shard_aside();
   void note_present(bool more_to_come);
   void run_reduction(bool last);

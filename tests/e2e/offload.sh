@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fsdp.offload: whole runs with the bits of one without it, under other names of the key, over processes, across
-# checkpoints; what a run and `fsdp memory` say of the two places.
+# checkpoints; what a run and `fsdp memory` say of the two places. fsdp.update_in_backward: the same.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
 source "$(dirname "$0")/../support/e2e.sh"
 source "$SOURCE/tests/support/fixed_order.sh"
@@ -34,6 +34,25 @@ for stream in inputs_out inputs_in; do
   grep -q "\"$stream\"" inputs_bf16/trace.rank0.json || fail "the timeline has no stream $stream"
 done
 
+# ---- updates in backward -------------------------------------------------------------------------
+free=(train.clip_norm=0 train.rows_per_pass=6)
+run after 2 "${free[@]}"
+same after before 2 "${free[@]}" fsdp.update_in_backward=true runtime.trace=true
+same after before_all 2 "${free[@]}" fsdp.update_in_backward=true fsdp.offload=all
+same after before_nvme 2 "${free[@]}" fsdp.update_in_backward=true fsdp.offload=nvme fsdp.offload_folder=.
+same after before_alone 1 "${free[@]}" fsdp.update_in_backward=true fsdp.offload=optimizer
+# refused WHAT key=value...
+refused() {
+  local what=$1; shift
+  run_quietly refused 2 fsdp.update_in_backward=true "$@" && fail "accepted: $*"
+  grep -q "fsdp.update_in_backward: a unit is updated before the gradients of all are there; expected $what" refused.log ||
+    fail "$*: $(cat refused.log)"
+}
+refused 'train.clip_norm: 0'
+refused 'train.spike.factor: 0' train.clip_norm=0 train.spike.factor=2
+refused 'no loss scaling' train.clip_norm=0 train.dtype=f16 train.reduce_dtype=f16
+refused 'checkpoint.unit_hashes: false' train.clip_norm=0 checkpoint.unit_hashes=true checkpoint.every=6
+
 # ---- across checkpoints --------------------------------------------------------------------------
 run begun 2 fsdp.offload=all train.steps=6 checkpoint.every=6 checkpoint.async=true train.schedule.total=12
 "$FSDP" train --resume begun --local-ranks 2 --set train.steps=12 fsdp.offload=optimizer >begun.log 2>&1 ||
@@ -45,7 +64,7 @@ diff <(lines begun) <(lines none) >lines.diff || { fail "resumed: other lines"; 
 grep -q '^on the host$' all.log || fail "all: no table of the host's memory: $(cat all.log)"
 grep -q '^on the host$' none.log && fail "none: a table of the host's memory"
 command -v python3 >/dev/null || echo "[SKIP] offload: memory by place: no python3"
-for run in all optimizer replicas whole all_f16 inputs inputs_of_some inputs_f16; do
+for run in all optimizer replicas whole before_all before_alone all_f16 inputs inputs_of_some inputs_f16; do
   command -v python3 >/dev/null || break
   python3 - $run/metrics.json <<'PY' || fail "$run: its memory was not predicted"
 import json, sys

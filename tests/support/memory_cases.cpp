@@ -121,7 +121,8 @@ bool go_together(const MemoryLevels& l) {
   // Blocks are units, and what they are told goes beyond what all are told.
   const bool blocks = l[kWrap] <= kBlock || l[kWrap] == kSplitRoot;
   if (l[kMore] == kUnits && (l[kStrategy] > 0 || !blocks)) return false;
-  if (l[kMore] == kKept && l[kStrategy] == 3) return false;  // nothing is given back anyway
+  if (l[kMore] == kInBackward && l[kDType] == 3) return false;  // f16: its loss is scaled
+  if (l[kMore] == kKept && l[kStrategy] == 3) return false;     // nothing is given back anyway
   // By size the table may become part of a unit that its other user, the head, is not in.
   if (l[kHead] == 1 && l[kWrap] == kSize) return false;
   if (l[kHead] == 1 && l[kWrap] == kSplitRoot) return false;
@@ -167,10 +168,11 @@ MemoryCase memory_case(const MemoryLevels& l) {
   o.fsdp.release_arena = l[kMore] == kReleaseArena;
   o.fsdp.fixed_order = l[kMore] == kFixedOrder;
   o.fsdp.separate_reduce = l[kMore] != kOneStream;
-  if (l[kMore] == kOneInFlight) o.fsdp.units_in_flight = 1;
-  if (l[kMore] == kThreeInFlight) o.fsdp.units_in_flight = 3;
+  o.fsdp.units_in_flight = l[kMore] == kOneInFlight ? 1 : l[kMore] == kThreeInFlight ? 3 : 2;
   if (l[kMore] == kKept) o.fsdp.reshard_after_forward = false;
   if (l[kMore] == kInnerGroup) o.fsdp.reshard_group_size = 2;
+  o.fsdp.update_in_backward = l[kMore] == kInBackward;
+  if (l[kMore] == kInBackward) o.clip_norm = 0;
   if (l[kMore] == kUnits) {
     o.fsdp.units = {{.match = "blocks.0", .reshard_after_forward = false},
                     {.match = "blocks.1", .strategy = Strategy::kShardOptimizer}};

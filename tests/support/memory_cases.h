@@ -64,9 +64,10 @@ enum MemoryMore {
   kUnits,
   kInnerGroup,
   kKept,
-  kThreeInFlight
+  kThreeInFlight,
+  kInBackward
 };
-constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 5, 4, 8, 2, 3, 2, 4, 14};
+constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 5, 4, 8, 2, 3, 2, 4, 15};
 
 // Whether these levels go together; -1: not chosen yet.
 bool go_together(const MemoryLevels& levels);

@@ -161,6 +161,7 @@ std::vector<OrderSetting> order_settings() {
       {"hpZ", 4, {.reshard_group_size = 2}, sharded},
       {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
       {"arena released", 2, {.release_arena = true}, sharded},
+      {"update in backward", 2, {.update_in_backward = true}, sharded},
       {"shard_grad_op", 2, {.strategy = kShardGradOp}, sharded},
       {"shard_optimizer", 2, {.strategy = kShardOptimizer}, sharded},
       {"no_shard", 2, {.strategy = kNoShard}, {kComputed, kScattered, kReplicated}},
@@ -255,6 +256,7 @@ RunSpec spec_of(const OrderSetting& setting) {
   s.subject = setting.subject;
   s.wrap = setting.wrap;
   s.forwards = setting.forwards;
+  if (setting.options.update_in_backward) s.clip_norm = 0;
   s.rows = 4 * setting.options.micro_steps * setting.forwards;
   // Masters come back from the host at the end of a step: the next one shows what came.
   s.steps = setting.options.offload == Offload::kNone ? 2 : 3;

@@ -210,6 +210,7 @@ EngineOptions engine_options(const RunSpec& spec, const Subject& subject) {
           .step = {.optimizer = spec.optimizer,
                    .matrices = spec.matrices,
                    .clip_norm = spec.clip_norm,
+                   .clip_power = spec.clip_power,
                    .loss_scale = spec.loss_scale},
           .inputs_on_host = subject.inputs_on_host};
 }
@@ -281,6 +282,7 @@ bool RankRun::has_pass(int pass) const {
 }
 
 void RankRun::forward_backward(int step) {
+  if (spec_.fsdp.update_in_backward) steps().begin_update(spec_.learning_rate);
   for (int micro_step = 0; micro_step < spec_.fsdp.micro_steps; ++micro_step) {
     std::vector<TrainStep::Forward> forwards;
     for (int i = 0; i < spec_.forwards; ++i) {

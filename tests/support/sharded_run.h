@@ -67,6 +67,7 @@ struct RunSpec {
   comm::WrapPolicy wrap = nullptr;  // null: a unit per block
   double learning_rate = 1e-2;
   double clip_norm = 1;
+  double clip_power = 2;
   optim::LossScalerOptions loss_scale = {};  // only what overflow does to it: see gradient_factor
   // A large epsilon: GPT-2's key biases have no gradient but rounding noise, which AdamW would
   // otherwise turn into steps of the learning rate.

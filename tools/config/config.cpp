@@ -113,6 +113,24 @@ void check_fixed_order(const TrainConfig& config) {
              "tokens");
 }
 
+// What needs to know of all gradients before a unit is updated.
+void check_update_in_backward(const TrainConfig& config) {
+  if (!config.fsdp.options.update_in_backward) return;
+  const TrainSection& train = config.train;
+  const auto refuse = [](bool is_set, std::string_view expected) {
+    FSDP_CHECK(!is_set,
+               "fsdp.update_in_backward: a unit is updated before the gradients of all are there; "
+               "expected {}",
+               expected);
+  };
+  const LossScaling rule = train.loss_scale.rule;
+  refuse(train.clip_norm > 0, "train.clip_norm: 0");
+  refuse(train.spike.factor > 0, "train.spike.factor: 0");
+  refuse(config.uses_f16() || (rule != LossScaling::kNone && rule != LossScaling::kAuto),
+         "no loss scaling (train.dtype: f16, train.loss_scale)");
+  refuse(config.checkpoint.unit_hashes, "checkpoint.unit_hashes: false");
+}
+
 void check_units(const FsdpSection& c) {
   for (const comm::UnitOverride& unit : c.options.units) {
     const std::string key = unit.place.empty() ? "fsdp.units" : unit.place + ": fsdp.units";
@@ -224,6 +242,7 @@ void check_config(const TrainConfig& config) {
   check_checkpoint(config);
   check_fsdp(config.fsdp);
   check_fixed_order(config);
+  check_update_in_backward(config);
   check_data(config);
   check_units(config.fsdp);
   check_wrap(config.fsdp);

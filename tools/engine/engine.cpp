@@ -40,6 +40,7 @@ Engine::Engine(comm::Communicator& world, Places&& places, std::unique_ptr<Modul
   module_->set_tape(&tape_);
   comm::FsdpOptions fsdp = options.fsdp;
   fsdp.training = options.step.training;
+  if (!fsdp.training) fsdp.update_in_backward = false;
   if (options.step.loss_scale.initial > 0) fsdp.detect_overflow = true;
   if (!offloads(options)) fsdp.offload = comm::Offload::kNone;
   fsdp.host = offloads(options) ? host_.get() : nullptr;

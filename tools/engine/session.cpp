@@ -97,6 +97,7 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
 
 StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_t step,
                                double skip_above) {
+  if (steps().updates_in_backward()) steps().begin_update(learning_rate);
   forward_backward(batch, step, true);
   return update(learning_rate, skip_above);
 }

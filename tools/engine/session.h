@@ -24,10 +24,11 @@ class Session : public Engine {
   // One step, as TrainStep orders it. `step` counts steps from 0 (dropout depends on it).
   StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step,
                         double skip_above = std::numeric_limits<double>::infinity());
-  // The two halves of train_step. Between them the gradients are reduced and can be visited; a
-  // caller that does not want the update calls restart_step. `stop` is asked before every
-  // micro-step but the first; if it says so, on all ranks, the step is dropped, as by restart_step,
-  // and the handle is empty.
+  // The two halves of train_step, which begins with steps().begin_update() where units are updated
+  // in backward: gradients cannot be visited then, and the update has to follow. Else between the
+  // two the gradients are reduced and can be visited; a caller that does not want the update calls
+  // restart_step. `stop` is asked before every micro-step but the first; if it says so, on all
+  // ranks, the step is dropped, as by restart_step, and the handle is empty.
   StepHandle forward_backward(const Batch& batch, uint32_t step, bool training,
                               const std::function<bool()>& stop = {});
   StepHandle update(double learning_rate,

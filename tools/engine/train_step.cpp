@@ -29,6 +29,11 @@ std::vector<std::string> texts_of(const TrainStepOptions& options) {
                       rule.tolerance, rule.floor, rule.minimum)};
 }
 
+void check_rate(double learning_rate) {
+  FSDP_CHECK(std::isfinite(learning_rate) && learning_rate >= 0,
+             "[train_step] learning rate: expected a number from 0, got {}", learning_rate);
+}
+
 }  // namespace
 
 TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator& world,
@@ -42,9 +47,13 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
     return;
   }
   comm::check_same_on_all(*across_, "options of a step", texts_of(options));
+  updates_in_backward_ = sharded.options().update_in_backward;
+  FSDP_CHECK(!updates_in_backward_ || !options.matrices.rule,
+             "[train_step] matrices: expected none with update_in_backward");
   const std::vector<OptimizerShard> shards = sharded.optimizer_shards();
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded.mesh().scalars(), options.clip_norm,
-                                              options.clip_power, &sharded.backend());
+                                              options.clip_power, &sharded.backend(),
+                                              updates_in_backward_);
   if (options.loss_scale.initial > 0) {
     FSDP_CHECK(sharded.options().detect_overflow,
                "[train_step] loss_scale: expected a sharded model with detect_overflow");
@@ -55,6 +64,7 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
   matrices.collectives = &sharded.backend();
   optimizer_ = optim::make_optimizer(shards, options.optimizer, std::move(matrices));
   sharded_.allocate_pages();
+  if (updates_in_backward_) sharded_.set_update([this](size_t shard) { update_shard(shard); });
 }
 
 // ---------------------------------------------------------------------------- Order
@@ -78,13 +88,20 @@ void TrainStep::enter(std::string_view call, bool right, std::string_view expect
 
 void TrainStep::micro_step(const std::vector<Forward>& forwards,
                            std::optional<int> ranks_with_pass) {
+  const bool last = done_ + 1 == micro_steps_;
+  FSDP_CHECK(!last || !updates_in_backward_ || rate_,
+             "[train_step] micro_step: update_in_backward: expected begin_update before {}",
+             micro_steps_ == 1 ? "it" : "the last one");
   enter("micro_step", done_ < micro_steps_, "update or restart");
   if (done_ == 0) {
     handle_ = StepHandle();
     const int losses = sharded_.options().fixed_order ? micro_steps_ * across_->size() : 1;
     total_ = Tensor::zeros(sharded_.backend(), Shape{losses}, DType::kF64);
   }
-  const bool last = done_ + 1 == micro_steps_;
+  if (last && updates_in_backward_) {
+    const optim::Clipper::ForOptimizer& always = clipper_->for_optimizer();
+    optimizer_->begin_step(*rate_, always.coefficient, always.skip, sharded_.updates() + 1);
+  }
   sharded_.begin_micro_step(last, ranks_with_pass);
   std::vector<Tensor> losses;
   {
@@ -128,10 +145,28 @@ Tensor TrainStep::sum_of_losses(Tensor& losses) {
   return sum;
 }
 
+void TrainStep::begin_update(double learning_rate) {
+  FSDP_CHECK(updates_in_backward_, "[train_step] begin_update: made without update_in_backward");
+  check_rate(learning_rate);
+  check("begin_update", done_ < micro_steps_, "update or restart");
+  rate_ = learning_rate;
+}
+
+// In the middle of a backward. The host goes on; whose stream waits for what: FullySharded.
+void TrainStep::update_shard(size_t shard) {
+  const PhaseScope phase(phases_, "optimizer");
+  const Scope scope(sharded_.backend(), "optimizer");
+  clipper_->measure_shard(shard);
+  optimizer_->step_shard(shard);
+}
+
 StepHandle TrainStep::update(double learning_rate, double skip_above) {
   FSDP_CHECK(optimizer_, "[train_step] update: made without training");
-  FSDP_CHECK(std::isfinite(learning_rate) && learning_rate >= 0,
-             "[train_step] learning rate: expected a number from 0, got {}", learning_rate);
+  check_rate(learning_rate);
+  FSDP_CHECK(!rate_ || (learning_rate == *rate_ && std::isinf(skip_above)),
+             "[train_step] update: the units were updated in backward, with a learning rate of {} "
+             "and whatever the norm; got {}, and norms up to {}",
+             *rate_, learning_rate, skip_above);
   enter("update", done_ == micro_steps_, "all micro-steps");
   const PhaseScope phase(phases_, "optimizer");
   const Scope scope(sharded_.backend(), "optimizer");
@@ -143,7 +178,9 @@ StepHandle TrainStep::update(double learning_rate, double skip_above) {
     handle_.read_later(&Landing::scale_at_minimum, scaler_->aborted());
   }
   const optim::Clipper::ForOptimizer& decided = clipper_->for_optimizer();
-  optimizer_->step(learning_rate, decided.coefficient, decided.skip, sharded_.updates() + 1);
+  if (!updates_in_backward_) {
+    optimizer_->step(learning_rate, decided.coefficient, decided.skip, sharded_.updates() + 1);
+  }
   sharded_.finish_step();
   handle_.read_later(&Landing::skipped, clipper_->skip());
   handle_.read_later(&Landing::norm, clipper_->norm());
@@ -154,6 +191,7 @@ StepHandle TrainStep::update(double learning_rate, double skip_above) {
 void TrainStep::end_step() {
   done_ = 0;
   interrupted_ = false;
+  rate_.reset();
 }
 
 StepHandle TrainStep::handle() const {
@@ -172,6 +210,8 @@ void TrainStep::evaluate(const std::function<void()>& forward) {
 }
 
 void TrainStep::restart() {
+  FSDP_CHECK(!updates_in_backward_ || done_ < micro_steps_,
+             "[train_step] restart: update_in_backward: the units are updated already");
   sharded_.reset();
   end_step();
 }

@@ -5,6 +5,10 @@
 //   IDLE ------------------> REDUCED ----------> IDLE
 //   any state, also after an error --restart, recover--> IDLE     as if the step had not begun
 //
+// With FsdpOptions::update_in_backward units are updated in the backward of the last micro-step, so
+// begin_update comes before it. The step then cannot be taken back: restart is refused after it,
+// and an error in it leaves some units updated.
+//
 //   micro_step   begin_micro_step, the forwards, their backwards, finish_backward; after the last
 //                one gradients are reduced, and may be visited; then update, or restart
 //   update       clip, loss scale, optimizer, finish_step
@@ -64,13 +68,17 @@ class TrainStep {
   void micro_step(const std::vector<Forward>& forwards, std::optional<int> ranks_with_pass = {});
   // After the last micro-step: the loss. Error before it.
   StepHandle handle() const;
+  // With update_in_backward, before the last micro-step: what update() will be called with.
+  void begin_update(double learning_rate);
+  bool updates_in_backward() const { return updates_in_backward_; }
   // All results. `skip_above`: a gradient norm with which the update is left out on the device.
   StepHandle update(double learning_rate,
                     double skip_above = std::numeric_limits<double>::infinity());
 
   // Calls `forward` without gradients, then gives all parameters back. Between steps.
   void evaluate(const std::function<void()>& forward);
-  // Drops the gradients and the loss of the step so far: the next step starts anew.
+  // Drops the gradients and the loss of the step so far: the next step starts anew. Error when
+  // units are updated already.
   void restart();
   void recover();  // the same after a step that threw on every rank; see FullySharded::recover
 
@@ -90,6 +98,7 @@ class TrainStep {
   void check(std::string_view call, bool right, std::string_view expected) const;
   void enter(std::string_view call, bool right, std::string_view expected);
   void add_to_total(const Tensor& loss, double weight);
+  void update_shard(size_t shard);
   void end_step();
 
   comm::FullySharded& sharded_;
@@ -99,9 +108,11 @@ class TrainStep {
   std::unique_ptr<optim::Clipper> clipper_;      // null: not training
   std::unique_ptr<optim::LossScaler> scaler_;    // null: no loss scaling
   std::unique_ptr<optim::Optimizer> optimizer_;  // null: not training
-  int micro_steps_;                              // of a step
-  int done_ = 0;                                 // of them
-  bool interrupted_ = false;                     // a call is running, or ended with an error
+  bool updates_in_backward_ = false;
+  std::optional<double> rate_;  // of the updates in backward, once it is given
+  int micro_steps_;             // of a step
+  int done_ = 0;                // of them
+  bool interrupted_ = false;    // a call is running, or ended with an error
   // (1), f64: the step's loss so far. With fixed_order (micro-steps * ranks): the losses so far.
   Tensor total_;
   StepHandle handle_;

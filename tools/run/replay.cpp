@@ -82,9 +82,10 @@ class Replay {
   // As Trainer does it. `look` is called when the step's gradients are there.
   StepValues compute(
       Session& session, int64_t step, const std::function<void()>& look = [] {}) {
+    const double rate = schedule_.rate(step - 1 - before_.skipped);
+    if (session.steps().updates_in_backward()) session.steps().begin_update(rate);
     session.forward_backward(batches_.get(step - 1), static_cast<uint32_t>(step - 1), true);
     look();
-    const double rate = schedule_.rate(step - 1 - before_.skipped);
     const StepValues now = session.update(rate, spikes_.limit()).read();
     if (now.skipped == kNotSkipped) {
       spikes_.add(now.grad_norm);

@@ -102,6 +102,10 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
     issued->step = step;
     {
       const PhaseScope phase(session_.phases(), fmt::format("step {}", step + 1));
+      // Then no step is skipped, and the one before need not be read for the rate.
+      if (session_.steps().updates_in_backward()) {
+        session_.steps().begin_update(options_.schedule.rate(step - totals_.skipped));
+      }
       session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true,
                                 [this] { return stops_between_micro_steps(); });
       finish_before();
@@ -325,11 +329,18 @@ void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values
   const std::string what =
       fmt::format("step {}: loss {}, gradient norm {}: not finite", issued.step + 1,
                   format_value(values.loss), format_value(values.grad_norm));
+  const bool rolls_back = options_.on_nonfinite == config::OnNonfinite::kRollback;
+  if (session_.steps().updates_in_backward()) {
+    end_or_roll_back(issued, rolls_back,
+                     what +
+                         "; fsdp.update_in_backward has updated the parameters, which cannot show "
+                         "where it began");
+  }
   // Drops the step after this one, if its backward has run already.
   session_.restart_step();
   const std::string mine = session_.first_nonfinite_unit(issued.batch);
   const auto unit = comm::first_to_say(session_.world(), mine);
-  end_or_roll_back(issued, options_.on_nonfinite == config::OnNonfinite::kRollback,
+  end_or_roll_back(issued, rolls_back,
                    unit ? fmt::format("{}; first in the output of unit {} on rank {}", what,
                                       unit->text, unit->rank)
                         : what + "; all units' outputs are finite, so it is in the gradients");

@@ -29,4 +29,10 @@ void DeviceHome::zero_gradient() {
   device.fill_zero(device.compute_stream(), gradient.data(), gradient.bytes());
 }
 
+void DeviceHome::hand_over(const EventPtr& reduced, const Flags& flags) {
+  Backend& device = homes_.rank().device;
+  device.wait(device.compute_stream(), reduced);
+  device.wait(device.compute_stream(), flags.shared);
+}
+
 }  // namespace fsdp::comm

@@ -24,6 +24,7 @@ class DeviceHome : public ShardHome {
   void store_gradient(const EventPtr&, bool) override {}
   void store_late(const EventPtr&) override {}
   void zero_gradient() override;
+  void hand_over(const EventPtr& reduced, const Flags& flags) override;
 };
 
 }  // namespace fsdp::comm

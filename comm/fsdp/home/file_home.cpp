@@ -45,7 +45,9 @@ void FileHome::written() {
 
 // ---------------------------------------------------------------------------- Gradient
 
+// One that is needed only until its own update stays in the host's memory.
 void FileHome::keep_gradient(const Tensor& shard, bool has_memory) {
+  if (homes_.rank().gives_gradients_back) return HostHome::keep_gradient(shard, has_memory);
   take_gradient(shard, has_memory);
   const auto [home, here] = paged_->add(shard.shape(), shard.dtype(), MemoryCategory::kGradient,
                                         PagedTensors::Kind::kGiven);
@@ -60,6 +62,7 @@ EventPtr FileHome::load_gradient(const EventPtr& free) {
 }
 
 EventPtr FileHome::send_gradient(const EventPtr& reduced) {
+  if (homes_.rank().gives_gradients_back) return HostHome::send_gradient(reduced);
   const FileTransfers::Stored stored =
       file_homes_.transfers().store(shard_, stored_.gradient, reduced);
   gradient_written_ = stored.written;
@@ -70,6 +73,11 @@ EventPtr FileHome::send_gradient(const EventPtr& reduced) {
 void FileHome::zero_gradient() {
   const Tensor& gradient = stored_.gradient;
   file_homes_.file().fill_zero(file_homes_.state_in(), gradient.data(), paged_bytes(gradient));
+}
+
+void FileHome::hand_over(const EventPtr& reduced, const Flags& flags) {
+  file_homes_.file().wait(file_homes_.state_in(), gradient_written_);
+  HostHome::hand_over(reduced, flags);
 }
 
 void FileHome::clear_gradient() {
@@ -91,13 +99,17 @@ ShardAccess::State FileHome::add_state(const Tensor& master, DType dtype) {
 }
 
 void FileHome::begin(Use use) {
+  if (use == Use::kNorm && homes_.rank().gives_gradients_back) return;
   paged_->bring_in(use == Use::kUpdate ? PagedTensors::What::kAll : PagedTensors::What::kGiven);
 }
 
 void FileHome::end(Use use) {
   ShardHome::end(use);
+  if (use == Use::kNorm && homes_.rank().gives_gradients_back) return;
   paged_->give_back();
-  if (use == Use::kUpdate) kept_since_ = nullptr;  // the next fetch waits for PagedTensors::written
+  if (use != Use::kUpdate) return;
+  end_update();
+  kept_since_ = nullptr;  // the next fetch waits for PagedTensors::written
 }
 
 // ---------------------------------------------------------------------------- Of a rank

@@ -2,9 +2,10 @@
 // masters, the optimizer's state, and gradients, which of a large model are too large for the host,
 // too. The host has buffers, whatever the size of the model: two for what goes to the device or
 // comes from it, in each direction, in pieces (file_transfers.h), and two for all that the
-// optimizer needs of a unit (paged_tensors.h). The file is what counts: a unit's next gather reads
-// what was written after its update, also where values are resident. [Note: offload] in
-// host_home.h.
+// optimizer needs of a unit (paged_tensors.h). Where units are updated in backward, gradients do
+// not go to the file: the host has two, as without it. The file is what counts: a unit's next
+// gather reads what was written after its update, also where values are resident. [Note: offload]
+// in host_home.h.
 #pragma once
 
 #include "comm/fsdp/home/file_transfers.h"
@@ -21,6 +22,7 @@ class FileHome : public HostHome {
   void written() override;
   void keep_gradient(const Tensor& shard, bool has_memory) override;
   void zero_gradient() override;
+  void hand_over(const EventPtr& reduced, const Flags& flags) override;
   void clear_gradient() override;
   void forget_events() override;
 

@@ -61,7 +61,15 @@ void HostHome::take_written(const EventPtr& free) {
 
 void HostHome::end(Use use) {
   ShardHome::end(use);
-  if (use == Use::kUpdate) take_written(nullptr);
+  if (use != Use::kUpdate) return;
+  end_update();
+  take_written(nullptr);
+}
+
+void HostHome::end_update() {
+  Backend& host = host_homes_.host();
+  worked_ = host.record(host.compute_stream());
+  give_host_memory_back();
 }
 
 // Units that are still gathered have been waited for by the device's compute stream.
@@ -73,7 +81,7 @@ void HostHome::written() {
 
 void HostHome::forget_events() {
   ShardHome::forget_events();
-  written_ = kept_since_ = nullptr;
+  written_ = kept_since_ = worked_ = nullptr;
 }
 
 // ---------------------------------------------------------------------------- Gradient
@@ -86,8 +94,12 @@ void HostHome::take_gradient(const Tensor& shard, bool has_memory) {
 
 void HostHome::keep_gradient(const Tensor& shard, bool has_memory) {
   take_gradient(shard, has_memory);
-  stored_.gradient = at_work_.gradient =
-      Tensor::empty(host_homes_.host(), shard.shape(), shard.dtype(), MemoryCategory::kGradient);
+  Backend& host = host_homes_.host();
+  const auto memory = Storage::unbound(host, shard.bytes(), MemoryCategory::kGradient);
+  memory->set_label("gradient of unit " + spec_.unit + " on the host");
+  stored_.gradient = at_work_.gradient = Tensor(memory, 0, shard.shape(), shard.dtype());
+  homes_.rank().gives_gradients_back ? host_homes_.expect_gradient(shard.bytes())
+                                     : memory->refill();
 }
 
 void HostHome::allocate_gradient() {
@@ -129,8 +141,41 @@ EventPtr HostHome::send_gradient(const EventPtr& reduced) {
   Backend& device = homes_.rank().device;
   Stream& stream = host_homes_.to_host();
   device.wait(stream, reduced);
+  if (homes_.rank().gives_gradients_back) {
+    host_memory_ = &host_homes_.take_memory();
+    stored_.gradient.storage()->bind(host_memory_->memory.data());
+    device.wait(stream, host_memory_->free);
+  }
   device.copy(stream, stored_.gradient.data(), shard_.data(), shard_.bytes());
   return device.record(stream);
+}
+
+// The host's compute stream is behind all that was done with it.
+void HostHome::give_host_memory_back() {
+  if (!host_memory_) return;
+  Backend& host = host_homes_.host();
+  host_memory_->free = host.record(host.compute_stream());
+  host_memory_ = nullptr;
+  stored_.gradient.storage()->unbind();
+}
+
+void HostHome::clear_gradient() {
+  ShardHome::clear_gradient();
+  give_host_memory_back();
+}
+
+// The gradient was sent on the stream that takes the flags.
+void HostHome::hand_over(const EventPtr&, const Flags& flags) {
+  Backend& device = homes_.rank().device;
+  Backend& host = host_homes_.host();
+  Stream& stream = host_homes_.to_host();
+  const Shape count = {flags.count};
+  const Tensor from = host_homes_.flags().slice(flags.first, count);
+  device.wait(stream, flags.shared);
+  device.wait(stream, worked_);
+  device.copy(stream, host_homes_.host_flags().slice(flags.first, count).data(), from.data(),
+              from.bytes());
+  host.wait(host.compute_stream(), device.record(stream));
 }
 
 void HostHome::zero_gradient() {
@@ -168,6 +213,12 @@ int HostHomes::add_lender(size_t bytes) {
 // Of all depths together: a shard is lent from its reduction to its copy, both of which are
 // enqueued at once.
 void HostHomes::allocate() {
+  if (gradient_bytes_ > 0) {
+    for (HostMemory& each : host_memory_) {
+      const Shape bytes = {static_cast<int64_t>(gradient_bytes_ / size_of(DType::kF32))};
+      each.memory = Tensor::empty(host_, bytes, DType::kF32, MemoryCategory::kGradient);
+    }
+  }
   if (lenders_ == 0) return;
   lent_shards_ =
       std::make_unique<BufferPool>(rank().reduces, rank().device, std::min(lenders_, kLentShards),
@@ -179,6 +230,15 @@ void HostHomes::allocate() {
 void HostHomes::hand_over() {
   wait_for_gradients();
   copy_in_order(rank().device, flags_, host_flags_);
+}
+
+HostMemory& HostHomes::take_memory() {
+  next_memory_ = 1 - next_memory_;
+  return host_memory_[next_memory_];
+}
+
+void HostHomes::handed_over() {
+  rank().device.wait(rank().device.compute_stream(), rank().device.record(*to_host_));
 }
 
 void HostHomes::wait_for_gradients() {
@@ -207,6 +267,7 @@ std::vector<Stream*> HostHomes::streams() const {
 void HostHomes::forget_events() {
   ShardHomes::forget_events();
   if (lent_shards_) lent_shards_->forget_events();
+  for (HostMemory& each : host_memory_) each.free = nullptr;
 }
 
 }  // namespace fsdp::comm

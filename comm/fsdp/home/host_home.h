@@ -12,15 +12,25 @@
 // Unless everything is offloaded, the device has what is frozen, gradients while micro-steps add
 // up, and a shard of the values in the compute dtype, which is copied once in a step. With
 // everything it has none of these: values are copied into the slot for each gather, and a
-// gradient's shard is lent while it is reduced. Copies are made by the device: a GPU reaches the
-// host's memory. A master in another dtype than the unit's is narrowed where it lies.
+// gradient's shard is lent while it is reduced. So it is where units are updated in backward, one
+// by one: then the host has memory for two gradients, too. Copies are made by the device: a GPU
+// reaches the host's memory. A master in another dtype than the unit's is narrowed where it lies.
 #pragma once
+
+#include <algorithm>
+#include <array>
 
 #include "comm/fsdp/home/shard_home.h"
 
 namespace fsdp::comm {
 
 class HostHomes;
+
+// Lent in turn, where the host has a gradient only until its unit is updated.
+struct HostMemory {
+  Tensor memory;
+  EventPtr free;  // may be null
+};
 
 // Values:    home --from_host--> kept values --gather--> slot, after each update or, where the
 //            device keeps none: home --from_host--> slot, for each fetch
@@ -40,6 +50,8 @@ class HostHome : public ShardHome {
   void store_gradient(const EventPtr& reduced, bool last) override;
   void store_late(const EventPtr& reduced) override;
   void zero_gradient() override;
+  void hand_over(const EventPtr& reduced, const Flags& flags) override;
+  void clear_gradient() override;
   void forget_events() override;
   void end(Use use) override;
 
@@ -58,12 +70,16 @@ class HostHome : public ShardHome {
   EventPtr written_, kept_since_;
   Tensor shard_;  // of the gradient, on the device; a lent one has memory while it is reduced
   bool is_lent_ = false;
+  void end_update();
 
  private:
   void take_written(const EventPtr& free);
+  void give_host_memory_back();
 
-  int lender_ = 0;                // its number among the lenders of all units
-  int lent_ = BufferPool::kNone;  // meanwhile
+  int lender_ = 0;                     // its number among the lenders of all units
+  int lent_ = BufferPool::kNone;       // meanwhile
+  EventPtr worked_;                    // since when the host's last update is over; may be null
+  HostMemory* host_memory_ = nullptr;  // of the gradient, where it is lent: from being sent on
 };
 
 // Streams of the homes of a rank:
@@ -80,6 +96,7 @@ class HostHomes : public ShardHomes {
   Tensor keep_flags(const Tensor& flags) override;
   void allocate() override;
   void hand_over() override;
+  void handed_over() override;
   void give_back() override;
   void drop_gradients() override;
   void before_masters_are_written() override;
@@ -89,7 +106,12 @@ class HostHomes : public ShardHomes {
   Backend& host() const { return host_; }
   Stream& to_host() const { return *to_host_; }
   Stream& from_host() const { return *from_host_; }
-  bool lends() const { return everything_; }
+  bool lends() const { return everything_ || rank().gives_gradients_back; }
+  // For a gradient of so many bytes, or less than another one. Before allocate().
+  void expect_gradient(size_t bytes) { gradient_bytes_ = std::max(gradient_bytes_, bytes); }
+  HostMemory& take_memory();
+  const Tensor& flags() const { return flags_; }
+  const Tensor& host_flags() const { return host_flags_; }
   int add_lender(size_t bytes);  // before allocate()
   BufferPool& lent_shards() const { return *lent_shards_; }
 
@@ -103,6 +125,9 @@ class HostHomes : public ShardHomes {
   Tensor flags_, host_flags_;
   size_t lenders_ = 0, lent_bytes_ = 0;
   std::unique_ptr<BufferPool> lent_shards_;  // of all units
+  size_t gradient_bytes_ = 0;
+  std::array<HostMemory, 2> host_memory_;  // one is read by the host, one is written
+  size_t next_memory_ = 0;
 };
 
 }  // namespace fsdp::comm

@@ -80,6 +80,13 @@ class ShardHome : public ShardAccess {
   // The last one before the optimizer was not said to be the last.
   virtual void store_late(const EventPtr& reduced) = 0;
   virtual void zero_gradient() = 0;  // for the optimizer, instead of all reductions
+  // Of an update in backward: the optimizer may begin with this shard alone once it is reduced and
+  // these flags, of those that keep_flags() was given, are the same on all ranks.
+  struct Flags {
+    int64_t first = 0, count = 0;
+    EventPtr shared;
+  };
+  virtual void hand_over(const EventPtr& reduced, const Flags& flags) = 0;
   // Since when the device's shard has been read by what stores it; may be null.
   const EventPtr& sent() const { return sent_; }
   virtual void clear_gradient() { sent_ = nullptr; }  // the step is over
@@ -109,6 +116,7 @@ struct HomeRank {
   Stream& reduce;             // writes shards of gradients
   Communicator& reduces;      // makes the memory of shards that are lent
   BufferPool::Lifetime lent;  // of that memory
+  bool gives_gradients_back;  // a shard's gradient is needed until its own update
 };
 
 // All homes of a rank, and what they share. As it stands: all of them are the device.
@@ -129,6 +137,8 @@ class ShardHomes {
   // ---- A step ----
   // The end of backward: the optimizer may begin when it has all gradients, and the flags.
   virtual void hand_over() {}
+  // The same, where each shard was handed over by itself: gradients and flags have been sent.
+  virtual void handed_over() {}
   void updated();  // by the optimizer, or by somebody else
   // Finished steps.
   uint32_t updates() const { return updates_; }

@@ -140,6 +140,25 @@ TEST_CASE("offload: blocks left out, units inside units, several forwards, evalu
   check(s);
 }
 
+// Every read and write takes longer than a step computes.
+TEST_CASE("offload: a slow disk, the same bits") {
+  for (const bool in_backward : {false, true}) {
+    RunSpec s;
+    s.clip_norm = in_backward ? 0 : 1;
+    const RunResult expected = train(s);
+    s.fsdp.offload = Offload::kNvme;
+    s.fsdp.update_in_backward = in_backward;
+    s.host = [](int) {
+      cpu::CpuOptions options;
+      options.delay = [](const std::string&, std::string_view task) {
+        return task == "read_file" || task == "write_file" ? 4000 : 0;
+      };
+      return options;
+    };
+    CHECK((train(s) == expected));
+  }
+}
+
 TEST_CASE("offload: gradients that are looked at, and a step that is dropped") {
   RunSpec s;
   s.keep_gradients = true;

@@ -69,6 +69,25 @@ TEST_CASE("fsdp options: reshard_after_forward and accumulation override the str
   CHECK(!policy({.micro_steps = 2}).keeps_gradients);
 }
 
+TEST_CASE("fsdp options: updates in backward leave no gradient that is kept, of one micro-step") {
+  for (const Strategy strategy : kStrategies) {
+    CAPTURE(choice_name(strategy));
+    FsdpOptions options = {.strategy = strategy, .update_in_backward = true};
+    for (const GroupSizes groups : {GroupSizes{}, {.shards = 2}}) {
+      CHECK(unit_policy(options, groups, false).gives_gradients_back);
+      CHECK(!unit_policy(options, groups, false).keeps_gradients);
+      FsdpOptions several = options, after = options;
+      several.micro_steps = after.micro_steps = 2;
+      after.update_in_backward = false;
+      CHECK(unit_policy(several, groups, false) == unit_policy(after, groups, false));
+    }
+  }
+  const FsdpOptions scaled = {.update_in_backward = true, .detect_overflow = true};
+  CHECK_THROWS_WITH(check_options(scaled, 1),
+                    "fsdp.update_in_backward: the gradients of all units say whether one "
+                    "overflowed; expected no loss scaling");
+}
+
 TEST_CASE("fsdp options: dtypes of masters, of gradients that add up, and chance") {
   FsdpOptions options = {.param_dtype = DType::kBF16,
                          .reduce_dtype = DType::kBF16,

@@ -34,6 +34,9 @@ const std::string kLastStep = "the end of the last step waited for this reductio
 const std::string kRootIsLast = "the root's reduction, waited for before, is the last one";
 const std::string kBackwardEnd = "the end of backward waited for this reduction already";
 const std::string kGatherIsLater = "the unit's gather, waited for before, came after the reduction";
+const std::string kSameFlags = "the step before had the same flags";
+const std::string kUpdatedBefore =
+    "the update of the unit before waited for this reduction already";
 const std::string kLaterGather = "a later gather was waited for already";
 // What a step's last gather, which nobody uses, would spoil: unit_parameters_test.cpp shows it.
 const std::string kNotReused = "the memory that is given back is not used again until it ends";
@@ -131,7 +134,6 @@ const List kNested =
 // ---- offload ----
 const std::string kHostWaited = "the host waited for the gradients that were sent already";
 const std::string kWrittenLater = "gradients are written again behind the next forward's gathers";
-const std::string kSameFlags = "the step before had the same flags";
 const std::string kHostIsDone = "the gathers of this step came after the host's last update";
 const std::string kNextRead = "the host waits for the coefficient, which comes later";
 const std::string kSentBefore = "the copy waited for before this one came after it";
@@ -347,6 +349,12 @@ std::map<std::string, Expected> expected_of_settings() {
       {"arena released",
        {allocated("blocks.[01]") + updates(kFree) + reductions_into_released_memory(),
         {{kGathered, 7}, {kReduced, 12}, {kFree, 14}, {kComputed, 4}}}},
+      // The second wait for what computes is for the flags of a unit.
+      {"update in backward",
+       {gathers() + List{{kReduced, "*", "last backward*", kLastStep},
+                         {kReduced, "backward* blocks.0", "backward blocks.2", kUpdatedBefore},
+                         {kComputed, "*", "* (2)", kSameFlags}},
+        {{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 8}}}},
       {"shard_grad_op", {updates(kFree) + reductions(kReduced), kept}},
       {"shard_optimizer", {updates(kFree) + reductions(kReduced), kept}},
       {"no_shard", {reductions(kReplicated), {{kReplicated, 8}, {kComputed, 4}, {kScattered, 4}}}},
