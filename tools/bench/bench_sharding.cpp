@@ -30,6 +30,16 @@ void append(StepBench& all, StepBench&& round) {
   all = std::move(round);  // memory is the same in every round
 }
 
+std::vector<ShardingSetting> offload_settings(const std::string& prefix, RecomputeMode recompute) {
+  std::vector<ShardingSetting> out;
+  for (const comm::Offload offload : comm::kOffloads) {
+    out.push_back({.name = prefix + std::string(choice_name(offload)),
+                   .fsdp = {.offload = offload},
+                   .recompute = recompute});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<ShardingSetting> sharding_settings(const std::string& vary, int ranks) {
@@ -49,6 +59,18 @@ std::vector<ShardingSetting> sharding_settings(const std::string& vary, int rank
             {"one unit in flight", {.units_in_flight = 1}},
             {"three in flight", {.forward_prefetch = 2, .units_in_flight = 3}},
             {"one communicator", {.separate_reduce = false}}};
+  }
+  if (vary == "offload") return offload_settings("", RecomputeMode::kNone);
+  if (vary == "memory") {
+    std::vector<ShardingSetting> all;
+    for (const ShardingSetting& recompute : sharding_settings("recompute", ranks)) {
+      if (recompute.recompute_every > 1) continue;
+      for (ShardingSetting& s : offload_settings(recompute.name + ", ", recompute.recompute)) {
+        s.base = all.size() / comm::kOffloads.size() * comm::kOffloads.size();
+        all.push_back(std::move(s));
+      }
+    }
+    return all;
   }
   if (vary == "order") {
     return {{"as it comes", {}}, {"fixed_order", {.fixed_order = true}}};
@@ -74,11 +96,13 @@ std::vector<StepBench> bench_in_turns(const std::vector<ShardingSetting>& settin
   const int64_t steps = step.steps, rounds = std::min(kBenchRounds, steps);
   std::vector<StepBench> out(settings.size());
   const int micro_steps = step.fsdp.micro_steps;
+  const bool in_backward = step.fsdp.update_in_backward;
   for (int64_t round = 0; round < rounds; ++round) {
     step.steps = steps / rounds + (round < steps % rounds ? 1 : 0);
     for (size_t i = 0; i < settings.size(); ++i) {
       step.fsdp = settings[i].fsdp;
       step.fsdp.micro_steps = micro_steps;
+      step.fsdp.update_in_backward = in_backward;
       step.recompute = settings[i].recompute;
       step.recompute_every = settings[i].recompute_every;
       append(out[i], settings[i].alone ? bench_alone(step, rank) : bench_step(step, rank));

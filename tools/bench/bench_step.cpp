@@ -9,6 +9,7 @@
 #include "models/weights.h"
 #include "tools/bench/statistics.h"
 #include "tools/predict/call_meter.h"
+#include "tools/predict/disk_meter.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/meta_run.h"
 #include "tools/predict/nominal_gpus.h"
@@ -29,6 +30,7 @@ PlacedOptions session_options(const StepBenchOptions& options, const BackendOpti
   session.fsdp = options.fsdp;
   session.recompute = options.recompute;
   session.recompute_every = options.recompute_every;
+  if (options.fsdp.update_in_backward) session.clip_norm = 0;
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
   session.backend = backend;
@@ -64,9 +66,12 @@ Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
 // machines are shared and change from one second to the next.
 class StepPredictor {
  public:
-  StepPredictor(const StepBenchOptions& options, Backend& backend)
-      : options_(options), meter_(backend) {
-    run(nominal_rates(), [&](const meta::KernelCall& call) -> std::optional<double> {
+  // `folder`: of what is offloaded.
+  StepPredictor(const StepBenchOptions& options, Backend& backend, std::string folder)
+      : options_(options), folder_(std::move(folder)), meter_(backend) {
+    Rates rates = nominal_rates();
+    rates.host_memory_bytes_per_s = 0;  // the host's calls are measured, too
+    run(std::move(rates), [&](const meta::KernelCall& call) -> std::optional<double> {
       calls_.push_back({call, {}});
       return std::nullopt;
     });
@@ -81,6 +86,12 @@ class StepPredictor {
   }
   StepBench::Predicted predict() {
     StepBench::Predicted out;
+    Rates machine = measured_machine(meter_, "this machine");
+    if (options_.fsdp.offload == comm::Offload::kNvme) {
+      const DiskRates disk = measure_disk(folder_);
+      machine.disk_read = disk.read;
+      machine.disk_write = disk.write;
+    }
     const auto with = [&](double Spread::*choice) {
       const auto known = [&](const meta::KernelCall& call) -> std::optional<double> {
         for (const Call& each : calls_) {
@@ -90,7 +101,7 @@ class StepPredictor {
         }
         return std::nullopt;
       };
-      return run(measured_machine(meter_, "this machine"), known);
+      return run(machine, known);
     };
     const Run least = with(&Spread::least), median = with(&Spread::median);
     out.least_ms = least.step_ms;
@@ -123,6 +134,7 @@ class StepPredictor {
   }
 
   const StepBenchOptions& options_;
+  const std::string folder_;
   CallMeter meter_;
   std::vector<Call> calls_;
 };
@@ -139,7 +151,9 @@ class StepBenchmark {
     const PlacedOptions placed = session_options(options_, rank_.backend);
     session_ = std::make_unique<Session>(rank_.world, make_places(rank_.world, placed), placed);
     session_->initialise(models::from_scratch(kSeed));
-    session_->backend().ledger().reset_peak();
+    for (Backend* place : {&session_->backend(), session_->host(), session_->file()}) {
+      if (place) place->ledger().reset_peak();
+    }
     for (int i = 0; i < kWarmUpSteps; ++i) step();
     read_memory(resident_before);
     std::optional<SpeedOfLightMeter> meter;
@@ -149,7 +163,9 @@ class StepBenchmark {
                     rank_.backend.cuda ? 0 : rank_.backend.cpu.threads);
     }
     std::optional<StepPredictor> predictor;
-    if (options_.predict) predictor.emplace(options_, session_->backend());
+    if (options_.predict) {
+      predictor.emplace(options_, session_->backend(), rank_.backend.offload_folder);
+    }
     for (int64_t i = 0; i < options_.steps; ++i) {
       result_.step_ms.push_back(step());
       rank_.world.barrier();
@@ -178,9 +194,29 @@ class StepBenchmark {
     result_.resident_growth =
         process.peak_resident - std::min(process.peak_resident, resident_before);
     result_.memory = session_->backend().ledger().usage();
-    result_.process_ledger_peak =
-        result_.memory.total_peak * static_cast<size_t>(rank_.local_ranks);
+    result_.process_ledger_peak = session_->peak_memory() * static_cast<size_t>(rank_.local_ranks);
+    const auto peak_of = [](Backend* place) {
+      return place ? counted(place->ledger().usage()) : 0;
+    };
+    result_.places = {.device = peak_of(&session_->backend()),
+                      .host = peak_of(session_->host()),
+                      .file = peak_of(session_->file())};
+    result_.predicted_places = predict_places();
     rank_.world.barrier();
+  }
+
+  // The transport's own memory is not predicted. It is there before a step, and stays.
+  static size_t counted(const MemoryUsage& usage) {
+    return usage.total_peak - usage.at_peak[static_cast<size_t>(MemoryCategory::kTransportStaging)];
+  }
+
+  PlacePeaks predict_places() const {
+    MetaRun run(session_options(options_, rank_.backend), rank_.world.size(), rank_.world.rank());
+    run.load(models::from_scratch(kSeed));
+    run.steps(options_.batch, options_.length, kWarmUpSteps, 0, batch_.rows_per_pass);
+    const PhaseMemory& steps = run.phases().back();
+    return {
+        .device = counted(steps.usage), .host = counted(steps.host), .file = counted(steps.file)};
   }
 
   void trace_step() {

@@ -30,14 +30,22 @@ struct StepBenchOptions {
   bool predict = false;         // between the steps each of their calls by itself: on one rank
 };
 
+// Peaks of a rank, by place.
+struct PlacePeaks {
+  size_t device = 0, host = 0, file = 0;  // bytes
+  bool operator==(const PlacePeaks&) const = default;
+};
+
 // What this rank measured.
 struct StepBench {
   std::vector<double> step_ms;       // one per timed step
   std::vector<SpeedOfLight> slices;  // measured between them
-  MemoryUsage memory;                // ledger after the warm-up
-  size_t process_ledger_peak = 0;    // of all ranks in this process
-  size_t resident_growth = 0;  // peak RSS of this process less its RSS before the model existed
-  StepValues values;           // of the last step
+  MemoryUsage memory;                // ledger of the device after the warm-up
+  // Of the ledgers, without transport staging, and of the same steps without bytes.
+  PlacePeaks places, predicted_places;
+  size_t process_ledger_peak = 0;  // of all ranks in this process, the host's memory too
+  size_t resident_growth = 0;      // peak RSS of this process less its RSS before the model existed
+  StepValues values;               // of the last step
   // The same step without bytes (tools/predict/meta_run.h), where it was asked for: each call at
   // the median and at the least of its times.
   struct Predicted {

@@ -2,6 +2,7 @@
 // Read next: tools/bench/bench_step.h. Not here: such steps side by side (bench_sharding.cpp).
 #include "tools/commands/bench.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -16,6 +17,7 @@ namespace {
 struct StepCommandOptions : BenchOptions {
   std::string strategy = "full_shard";
   std::string recompute = "none";
+  std::string offload = "none";
   bool kernels = false;
 };
 
@@ -49,6 +51,15 @@ void print_predicted(const StepBench& bench) {
              p.calls.estimated);
 }
 
+void print_places(const StepBench& bench) {
+  const PlacePeaks &counted = bench.places, &predicted = bench.predicted_places;
+  fmt::print(
+      "MiB by ledger, predicted: device {:.1f}, {:.1f}   host {:.1f}, {:.1f}   disk {:.1f}, "
+      "{:.1f}\n",
+      mib(counted.device), mib(predicted.device), mib(counted.host), mib(predicted.host),
+      mib(counted.file), mib(predicted.file));
+}
+
 void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const StepFigures f = figures_of(bench, options.step);
@@ -77,6 +88,7 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
       "loss {:.4f}\n",
       f.tokens_per_s, mib(bench.process_ledger_peak), mib(bench.resident_growth),
       bench.values.loss);
+  if (options.offload != "none") print_places(bench);
   if (bench.predicted) print_predicted(bench);
   if (options.kernels) print_kernels(kernel_totals(bench, cost));
 }
@@ -117,6 +129,9 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
               {"peak_bytes", bench.memory.total_peak},
               {"peak_bytes_by_category", peaks},
               {"bytes_by_category_at_total_peak", at_peak},
+              {"offload", options.offload},
+              {"peak_bytes_by_place", json_of(bench.places)},
+              {"predicted_peak_bytes_by_place", json_of(bench.predicted_places)},
               {"process_peak_bytes", bench.process_ledger_peak},
               {"rss_growth_bytes", bench.resident_growth},
               {"loss", bench.values.loss},
@@ -139,6 +154,11 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
   fmt::print("{}\n", out.dump());
 }
 
+comm::Offload offload_named(const std::string& name) {
+  return *std::find_if(comm::kOffloads.begin(), comm::kOffloads.end(),
+                       [&](comm::Offload offload) { return choice_name(offload) == name; });
+}
+
 int run_bench_step(StepCommandOptions options, RankContext& rank) {
   print_backend_note(rank);
   resolve(options, rank);
@@ -148,6 +168,7 @@ int run_bench_step(StepCommandOptions options, RankContext& rank) {
                            : options.recompute == "offload"   ? RecomputeMode::kOffload
                            : options.recompute == "selective" ? RecomputeMode::kSelective
                                                               : RecomputeMode::kNone;
+  options.step.fsdp.offload = offload_named(options.offload);
   const StepBench bench = bench_step(options.step, rank);
   if (rank.world.rank() != 0) return 0;
   const StepCost cost = step_cost(options.step, rank.world.size());
@@ -157,6 +178,12 @@ int run_bench_step(StepCommandOptions options, RankContext& rank) {
 }
 
 // ---------------------------------------------------------------------------- Commands
+
+std::vector<std::string> offload_names() {
+  std::vector<std::string> names;
+  for (const comm::Offload offload : comm::kOffloads) names.emplace_back(choice_name(offload));
+  return names;
+}
 
 void add_bench_step(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<StepCommandOptions>();
@@ -168,9 +195,11 @@ void add_bench_step(const Command& bench, ChosenCommand& chosen) {
                      "ranks of a shard group of a hybrid strategy");
   command.add_option("--recompute", options->recompute, "of activations (default: none)")
       .one_of({"none", "selective", "full", "offload"});
+  command
+      .add_option("--offload", options->offload,
+                  "what lies on the host, or its disk (default: none)")
+      .one_of(offload_names());
   command.add_flag("--kernels", options->kernels, "where the time of one step goes");
-  command.add_flag("--predict", options->step.predict,
-                   "also measure each call of the step by itself, and predict the step from them");
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,
@@ -180,6 +209,10 @@ void add_bench_step(const Command& bench, ChosenCommand& chosen) {
 }
 
 }  // namespace
+
+Json json_of(const PlacePeaks& peaks) {
+  return {{"device", peaks.device}, {"host", peaks.host}, {"disk", peaks.file}};
+}
 
 std::string micro_steps_text(const StepBenchOptions& step) {
   const int n = step.fsdp.micro_steps;
@@ -193,6 +226,7 @@ void resolve(BenchOptions& options, RankContext& rank) {
     options.step.dtype = parse_dtype(options.dtype);
     check(options.step, rank.world.size());
   });
+  rank.backend.offload_folder = options.offload_folder;
 }
 
 void add_bench_options(const Command& command, BenchOptions& options) {
@@ -205,10 +239,16 @@ void add_bench_options(const Command& command, BenchOptions& options) {
       .add_option("--accumulate", options.step.fsdp.micro_steps,
                   "micro-steps that the sequences are dealt to (default: 1)")
       .from_to(1, 1 << 20);
+  command.add_flag("--update-in-backward", options.step.fsdp.update_in_backward,
+                   "update units in backward, without clipping");
   command.add_option("--dtype", options.dtype, "dtype to compute in (default: f32)")
       .one_of({"f32", "bf16", "f16", "f64"});
   command.add_option("--steps", options.step.steps, "steps that are timed (default: 10)")
       .from_to(1, 100000);
+  command.add_option("--offload-folder", options.offload_folder,
+                     "where offload: nvme has its file (default: .)");
+  command.add_flag("--predict", options.step.predict,
+                   "also measure each call of the step by itself, and predict the step from them");
   command.add_flag("--json", options.json, "print JSON, one line per row");
   add_launch_options(command, options.launch);
 }

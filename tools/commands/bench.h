@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/io/json.h"
 #include "tools/bench/bench_step.h"
 #include "tools/commands/commands.h"
 
@@ -14,9 +15,11 @@ struct BenchOptions {
   std::string preset = "gpt2-124m";
   std::string dtype = "f32";
   StepBenchOptions step;  // model and dtype: see resolve()
+  std::string offload_folder = ".";
   bool json = false;
 };
 void add_bench_options(const Command& command, BenchOptions& options);
+Json json_of(const PlacePeaks& peaks);                       // {"device": bytes, ...}
 std::string micro_steps_text(const StepBenchOptions& step);  // " in 4 micro-steps", "" of one
 // Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
 void resolve(BenchOptions& options, RankContext& rank);

@@ -1,5 +1,5 @@
-// fsdp bench sharding: training steps under every strategy, schedule, kind of recompute or order of
-// sums, side by side. Read next: tools/bench/bench_sharding.h. Not here: measuring.
+// fsdp bench sharding: training steps under every strategy, schedule, kind of recompute or offload,
+// or order of sums, side by side. Read next: tools/bench/bench_sharding.h. Not here: measuring.
 #include "tools/bench/bench_sharding.h"
 
 #include <algorithm>
@@ -28,35 +28,70 @@ double exposed_ms(const StepBench& bench) {
 
 // ---------------------------------------------------------------------------- Printing
 
+// Where rows differ by where memory lies, each place stands beside its prediction.
+bool shows_places(const ShardingOptions& options) {
+  return options.vary == "offload" || options.vary == "memory";
+}
+
 void print_head(const ShardingOptions& options, const RankContext& rank) {
-  fmt::print(
-      "{} {}, {} x {} tokens{}, {} rank{} x {} thread{}: fastest of {} steps\n"
-      "{:<20}{:>10}{:>11}{:>11}{:>12}{:>13}{:>14}\n",
-      options.preset, options.dtype, options.step.batch, options.step.length,
-      micro_steps_text(options.step), rank.world.size(), rank.world.size() == 1 ? "" : "s",
-      rank.threads, rank.threads == 1 ? "" : "s", options.step.steps, options.vary, "ms",
-      "tokens/s", "of first", "exposed ms", "peak MiB", "activations");
+  fmt::print("{} {}, {} x {} tokens{}, {} rank{} x {} thread{}: fastest of {} steps\n",
+             options.preset, options.dtype, options.step.batch, options.step.length,
+             micro_steps_text(options.step), rank.world.size(), rank.world.size() == 1 ? "" : "s",
+             rank.threads, rank.threads == 1 ? "" : "s", options.step.steps);
+  if (shows_places(options)) {
+    fmt::print("{:<20}{:>10}{:>11}{:>14}",
+               options.vary == "memory" ? "recompute, offload" : "offload", "ms", "predicted",
+               "practicality");
+    for (const char* place : {"device MiB", "host MiB", "disk MiB"}) {
+      fmt::print("{:>12}{:>11}", place, "predicted");
+    }
+    fmt::print("\n");
+  } else {
+    fmt::print("{:<20}{:>10}{:>11}{:>11}{:>12}{:>13}{:>14}\n", options.vary, "ms", "tokens/s",
+               "of first", "exposed ms", "peak MiB", "activations");
+  }
   std::fflush(stdout);
 }
 
+void print_places(const ShardingSetting& setting, const StepBench& bench, double base_ms) {
+  const double ms = bench.fastest_ms();
+  fmt::print("{:<20}{:>10.1f}{:>11}{:>14.2f}", setting.name, ms,
+             bench.predicted ? fmt::format("{:.1f}", bench.predicted->least_ms) : "-",
+             base_ms / ms);
+  const PlacePeaks &counted = bench.places, &predicted = bench.predicted_places;
+  for (const auto& [measured, expected] :
+       {std::pair{counted.device, predicted.device}, std::pair{counted.host, predicted.host},
+        std::pair{counted.file, predicted.file}}) {
+    fmt::print("{:>12.1f}{:>11.1f}", mib(measured), mib(expected));
+  }
+  fmt::print("\n");
+}
+
 void print_setting(const ShardingSetting& setting, const ShardingOptions& options,
-                   const StepBench& bench, double first_ms) {
+                   const StepBench& bench, double base_ms) {
   using enum MemoryCategory;
   const double ms = bench.fastest_ms();
   const double tokens = bench.tokens_per_s(options.step);
   const size_t activations = bench.memory.peak[static_cast<size_t>(kActivation)];
   if (options.json) {
-    const Json line = {{"setting", setting.name},
-                       {"ms_min", ms},
-                       {"tokens_per_s", tokens},
-                       {"exposed_ms", exposed_ms(bench)},
-                       {"peak_bytes", bench.memory.total_peak},
-                       {"activation_peak_bytes", activations}};
+    Json line = {{"setting", setting.name},
+                 {"ms_min", ms},
+                 {"tokens_per_s", tokens},
+                 {"exposed_ms", exposed_ms(bench)},
+                 {"peak_bytes", bench.memory.total_peak},
+                 {"activation_peak_bytes", activations}};
+    if (shows_places(options)) {
+      line.update({{"practicality", base_ms / ms},
+                   {"peak_bytes_by_place", json_of(bench.places)},
+                   {"predicted_peak_bytes_by_place", json_of(bench.predicted_places)}});
+    }
+    if (bench.predicted) line["predicted_ms_least"] = bench.predicted->least_ms;
     fmt::print("{}\n", line.dump());
     return;
   }
+  if (shows_places(options)) return print_places(setting, bench, base_ms);
   fmt::print("{:<20}{:>10.1f}{:>11.0f}{:>9.1f} %{:>12.1f}{:>13.0f}{:>14.0f}\n", setting.name, ms,
-             tokens, 100 * first_ms / ms, exposed_ms(bench), mib(bench.memory.total_peak),
+             tokens, 100 * base_ms / ms, exposed_ms(bench), mib(bench.memory.total_peak),
              mib(activations));
 }
 
@@ -71,7 +106,7 @@ int run_bench_sharding(ShardingOptions options, RankContext& rank) {
   const std::vector<StepBench> benches = bench_in_turns(settings, options.step, rank);
   if (!speaks) return 0;
   for (size_t i = 0; i < settings.size(); ++i) {
-    print_setting(settings[i], options, benches[i], benches[0].fastest_ms());
+    print_setting(settings[i], options, benches[i], benches[settings[i].base].fastest_ms());
   }
   std::fflush(stdout);
   return 0;
@@ -83,11 +118,11 @@ void add_bench_sharding(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<ShardingOptions>();
   const Command command = bench.add_command("sharding",
                                             "a training step under every strategy, schedule, kind "
-                                            "of recompute or order of sums, in turns; "
+                                            "of recompute or offload, or order of sums, in turns; "
                                             "tokens/s are those of the fastest step");
   add_bench_options(command, *options);
   command.add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
-      .one_of({"strategy", "schedule", "recompute", "order"});
+      .one_of({"strategy", "schedule", "recompute", "order", "offload", "memory"});
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,

@@ -30,6 +30,22 @@ TEST_CASE("bench sharding: one rank is the base line; hybrid meshes where the ra
   CHECK(sharding_settings("strategy", 8).back().fsdp.shard_size == 4);
 }
 
+TEST_CASE("bench sharding: every kind of offload, compared with none of the same recompute") {
+  const auto offload = sharding_settings("offload", 1);
+  REQUIRE(offload.size() == 4);
+  CHECK(offload[0].name == "none");
+  CHECK(offload[3].name == "nvme");
+  CHECK(offload[3].fsdp.offload == comm::Offload::kNvme);
+  const auto memory = sharding_settings("memory", 1);
+  REQUIRE(memory.size() == 16);
+  CHECK(memory[6].name == "selective, all");
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const ShardingSetting& base = memory[memory[i].base];
+    CHECK(base.recompute == memory[i].recompute);
+    CHECK(base.fsdp.offload == comm::Offload::kNone);
+  }
+}
+
 TEST_CASE("bench sharding: the order of sums, in micro-steps") {
   const auto settings = sharding_settings("order", 2);
   REQUIRE(settings.size() == 2);

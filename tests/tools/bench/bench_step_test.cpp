@@ -100,6 +100,32 @@ TEST_CASE("bench step: the step predicted from its calls") {
         "bench step: --predict: expected one rank, got 2: links between ranks are not measured");
 }
 
+TEST_CASE("bench step: with offload, what each place has is what was predicted") {
+  const test::TempFolder folder;
+  for (const int ranks : {1, 2}) {
+    for (const comm::Offload offload : comm::kOffloads) {
+      CAPTURE(ranks);
+      CAPTURE(choice_name(offload));
+      StepBenchOptions some = options(comm::Strategy::kFullShard);
+      some.fsdp.offload = offload;
+      some.predict = ranks == 1;
+      some.traced_steps = 0;
+      comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+        RankContext rank{.world = world, .local_ranks = ranks};
+        rank.backend.offload_folder = folder.path();
+        const StepBench bench = bench_step(some, rank);
+        CHECK(bench.places == bench.predicted_places);
+        CHECK(bench.places.device > 0);
+        CHECK((bench.places.host > 0) == (offload != comm::Offload::kNone));
+        CHECK((bench.places.file > 0) == (offload == comm::Offload::kNvme));
+        const size_t in_memory = bench.places.device + bench.places.host;
+        if (ranks == 1) CHECK(bench.process_ledger_peak == in_memory);
+        if (some.predict) CHECK(bench.predicted->calls.estimated == 0);
+      });
+    }
+  }
+}
+
 TEST_CASE("bench step: median of an even number of steps") {
   const StepBench bench = {.step_ms = {4, 1, 3, 2}};
   CHECK(bench.median_ms() == 2.5);
