@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fsdp.offload: nvme: whole runs with the bits of one without it, across checkpoints; memory by place; a model
 # whose state is three times the memory that it may take; what is left of a run that was killed; a disk
-# that fills up, or loses the file, in mid-run.
+# that loses the file, may write no more, or fills up, in mid-run.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
 # Requirements: S2.16.
 source "$(dirname "$0")/../support/e2e.sh"
@@ -113,6 +113,50 @@ large fsdp.offload=nvme fsdp.offload_folder=missing >missing.log 2>&1 && fail "a
 grep -q 'fsdp.offload_folder: missing: expected a folder that is there' missing.log || fail "missing: $(cat missing.log)"
 
 # ---- a disk in mid-run -----------------------------------------------------------------------------
+state_of() { ls -l /proc/$1/fd 2>/dev/null | sed -n "s|.* \([0-9]*\) -> $PWD/$2/.*|/proc/$1/fd/\1|p" | head -1; }
+# in_mid_run RUN FOLDER EXPECTED COMMAND...: with the path of a rank's state while the run is under way. The run
+# ends with an error, on every rank, and its last checkpoint is whole
+in_mid_run() {
+  local run=$1 folder=$2 expected=$3 pid newest state; shift 3
+  "${start[@]}" train --config large.yaml --threads 1 --set runtime.run_dir=$run fsdp.offload=nvme fsdp.offload_folder=$folder \
+    train.steps=1000 checkpoint.every=2 checkpoint.keep=2 >$run.log 2>&1 &
+  pid=$!
+  for i in {1..200}; do [ -e $run/checkpoints/step-2 ] && break; sleep 0.1; done
+  for each in $(ls /proc | grep '^[0-9]*$'); do  # under mpirun a rank is another process
+    state=$(state_of $each $folder)
+    [ -z "$state" ] || break
+  done
+  "$@" "$state" || fail "$run: $* $state"
+  for i in {1..300}; do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+  kill -9 $pid 2>/dev/null && fail "$run: goes on"
+  wait $pid 2>/dev/null && fail "$run: status 0"
+  newest=$(ls -d $run/checkpoints/step-* | grep -v tmp | sort -t- -k2 -n | tail -1)
+  "$FSDP" inspect "$newest" >inspect.log 2>&1 || { fail "$run: $newest is damaged"; cat inspect.log; }
+  grep -q "^fsdp: .*$folder: the state of rank [01] .* without a name): expected to $expected" $run.log ||
+    fail "$run: no line that says why: $(tail -3 $run.log)"
+}
+resumed() {
+  local last
+  last=$(ls $1/checkpoints | grep -v tmp | sed 's/step-//' | sort -n | tail -1)
+  "$FSDP" train --resume $1 --local-ranks 1 --set train.steps=$((last + 2)) fsdp.offload_folder=disk >resumed.log 2>&1 ||
+    { fail "$1: resumed: status $?"; cat resumed.log; }
+}
+# Without root: somebody cuts the file, or its last block is beyond the size that the process may write.
+cut() { truncate -s 0 "$1"; }
+limit_size() {
+  local pid=${1#/proc/}
+  prlimit --pid ${pid%%/*} --fsize=$(($(stat -L -c %s "$1") - 4096))
+}
+start=("$FSDP")
+in_mid_run lost disk 'read .* bytes at byte .*: the file ends before them' cut
+in_mid_run limited disk 'write .* bytes at byte .*: File too large' limit_size
+resumed limited
+if [ -n "${MPIRUN:-}" ]; then
+  start=($MPIRUN -n 2 "$FSDP")
+  in_mid_run of_two disk 'write .* bytes at byte .*: File too large' limit_size
+  resumed of_two
+fi
+
 mkdir small
 if ! mount -t tmpfs -o size=16m tmpfs small 2>/dev/null; then
   echo "[SKIP] full disk: no file system may be mounted here"
@@ -123,30 +167,12 @@ trap 'umount "$scratch/small"; rm -rf "$scratch"' EXIT
 large runtime.run_dir=tight fsdp.offload=nvme fsdp.offload_folder=small >tight.log 2>&1 && fail "tight: status 0"
 grep -q '^fsdp: .*fsdp.offload_folder: small: .* are free, the state of 1 rank needs' tight.log || fail "tight: $(cat tight.log)"
 mount -o remount,size=200m small
-# in_mid_run RUN COMMAND...: with the path of the state while the run is under way; the run ends with an error
-in_mid_run() {
-  local run=$1 pid; shift
-  "${large_run[@]}" runtime.run_dir=$run fsdp.offload=nvme fsdp.offload_folder=small train.steps=1000 checkpoint.every=2 checkpoint.keep=2 >$run.log 2>&1 &
-  pid=$!
-  for i in {1..100}; do [ -e $run/checkpoints/step-2 ] && break; sleep 0.1; done
-  "$@" "/proc/$pid/fd/$(ls -l /proc/$pid/fd | sed -n "s|.* \([0-9]*\) -> $PWD/small/.*|\1|p" | head -1)" || fail "$run: $*"
-  for i in {1..150}; do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
-  kill -9 $pid 2>/dev/null && fail "$run: goes on"
-  wait $pid 2>/dev/null && fail "$run: status 0"
-  local newest
-  newest=$(ls -d $run/checkpoints/step-* | grep -v tmp | sort -t- -k2 -n | tail -1)
-  "$FSDP" inspect "$newest" >inspect.log 2>&1 || { fail "$run: $newest is damaged"; cat inspect.log; }
-  grep -q "^fsdp: .*small: the state of rank 0 .* without a name): expected to .* bytes at byte .*: $expected" $run.log ||
-    fail "$run: no line that says why: $(tail -3 $run.log)"
-}
 # Somebody takes its room: nothing can be written where it was.
 take_room() { fallocate -p -o 0 -l 200M "$1" && { head -c 300M /dev/zero >small/filler 2>/dev/null; true; }; }
-expected='No space left on device' in_mid_run full take_room
+start=("$FSDP")
+in_mid_run full small 'write .* bytes at byte .*: No space left on device' take_room
 rm -f small/filler
-cut() { truncate -s 0 "$1"; }
-expected='the file ends before them' in_mid_run lost cut
-"$FSDP" train --resume full --local-ranks 1 --set train.steps=$(($(ls full/checkpoints | grep -v tmp | sed 's/step-//' | sort -n | tail -1) + 2)) >resumed.log 2>&1 ||
-  { fail "resumed after a full disk: status $?"; cat resumed.log; }
+resumed full
 
 [ "$failed" = 0 ] && echo "nvme: all is well"
 exit "$failed"
