@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/flat_layout.h"
 #include "tools/bench/bench_step.h"
 #include "tools/bench/kernel_case.h"
 
@@ -147,13 +148,15 @@ void add_products(const KernelExtents& extents, std::vector<KernelCase>& table) 
 
 void add_attention(const KernelExtents& extents, std::vector<KernelCase>& table) {
   const models::ModelConfig& model = extents.model;
+  // The weights of q, k and v are one product then; see core/flat_layout.h.
+  const bool joined = model.hidden * model.head_dim % kFlatAlignment == 0;
   AttentionSizes sizes = {.batch = extents.batch,
                           .heads = model.heads,
                           .kv_heads = model.kv_heads,
                           .queries = extents.length,
                           .keys = extents.length,
                           .head_dim = model.head_dim,
-                          .packed = model.packed_qkv,
+                          .packed = model.packed_qkv || joined,
                           .by_head = model.packed_by_head,
                           .dtype = extents.compute,
                           .key_bias = model.positions == models::PositionKind::kAlibi};
