@@ -173,6 +173,12 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
     CHECK(bytes_of(loss) == 4 * n);
     loss.dlogits = &dlogits;
     CHECK(bytes_of(loss) == (4 + width) * n);
+    Tensor& in_place = args.tensor(logits.shape(), DType::kBF16);
+    CHECK(bytes_of(CrossEntropyArgs{.logits = in_place,
+                                    .vocabulary = kColumns,
+                                    .labels = labels,
+                                    .loss_sum = rstd,
+                                    .dlogits = &in_place}) == 4 * n);
   }
 }
 
