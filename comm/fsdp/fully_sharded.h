@@ -39,7 +39,7 @@ struct Unit {
   // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this
   // under recompute: there a forward records its uses only when backward runs it again.
   int open_forwards = 0;
-  size_t arena = 0;  // index of the one whose buffers it borrows
+  size_t arena = 0;      // index of the one whose buffers it borrows
   bool updated = false;  // in the backward of this step
 };
 

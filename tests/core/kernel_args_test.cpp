@@ -165,11 +165,19 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
     const HeadView view = {&heads, 2, 8, 0, 8};
     CHECK(bytes_of(RopeArgs{view, table, table}) == 2 * width * 2 * 10 * 2 * 4);
     CHECK(bytes_of(CopyHeadsArgs{view, view, 0}) == 2 * width * 2 * 10 * 2 * 8);
-    // Rows longer than the vocabulary.
+  }
+}
+
+TEST_CASE("cost of a loss: bytes per element of the vocabulary, in longer rows") {
+  constexpr int64_t kRows = 20, kColumns = 50, n = kRows * kColumns;
+  for (const DType t : {kF32, kBF16}) {
+    const int64_t width = size_of(t);
+    Args args;
+    Tensor& sum = args.tensor({});
     Tensor &logits = args.tensor({kRows, kColumns + 6}), &dlogits = args.tensor(logits.shape(), t);
     const Tensor& labels = args.tensor({kRows}, DType::kI32);
     CrossEntropyArgs loss = {
-        .logits = logits, .vocabulary = kColumns, .labels = labels, .loss_sum = rstd};
+        .logits = logits, .vocabulary = kColumns, .labels = labels, .loss_sum = sum};
     CHECK(bytes_of(loss) == 4 * n);
     loss.dlogits = &dlogits;
     CHECK(bytes_of(loss) == (4 + width) * n);
@@ -177,7 +185,7 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
     CHECK(bytes_of(CrossEntropyArgs{.logits = in_place,
                                     .vocabulary = kColumns,
                                     .labels = labels,
-                                    .loss_sum = rstd,
+                                    .loss_sum = sum,
                                     .dlogits = &in_place}) == 4 * n);
   }
 }
