@@ -62,6 +62,9 @@ TEST_CASE("a whole pass sets the order, one that leaves a unit out does not") {
   CHECK(rig.backward() == std::vector<size_t>{0, 1, 2, 3, 4});
   rig.run({0, 1, 2, ~2, ~1, 4, ~4, ~0});
   CHECK(rig.forward() == std::vector<size_t>{0, 4, 1, 3, 2});
+  rig.run({0, 1, 2, ~2, 3, ~3, ~1, 4, ~0});  // b only begins
+  CHECK(rig.forward() == std::vector<size_t>{0, 4, 1, 3, 2});
+  CHECK(rig.backward() == std::vector<size_t>{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("a unit used twice counts at its first forward and its last") {

@@ -48,8 +48,8 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   CHECK(masters->bytes ==
         plan_of({"train.master_dtype=bf16", "train.stochastic_rounding=true"}, 2).run().bytes);
   CHECK(!find(all, "fsdp.root=split"));  // as it is
-  const Alternative* const split =
-      find(plan_of({"fsdp.root=whole"}, 2).alternatives(), "fsdp.root=split");
+  const std::vector<Alternative> of_whole = plan_of({"fsdp.root=whole"}, 2).alternatives();
+  const Alternative* const split = find(of_whole, "fsdp.root=split");
   REQUIRE(split);
   CHECK(split->bytes == plan.run().bytes);
   CHECK(!find(all, "2 ranks"));                   // as it is
