@@ -199,6 +199,21 @@ TEST_CASE("the root in parts: the embedding is gathered first, the head is reduc
   CHECK(traced(none, "all_reduce") == reduces);
 }
 
+// So that norms add in one order, split or whole.
+TEST_CASE("the root in parts: the optimizer has both parts in the root's place") {
+  const models::ModelConfig config = small_llama();
+  run_local_ranks(1, [&](Communicator& world) {
+    RankRun run(world, in_parts(spec_of(config, 1, {}), config));
+    Names names;
+    for (const OptimizerShard& shard : run.sharded().optimizer_shards())
+      names.push_back(shard.name);
+    CHECK(names == Names{"embedding", "head", "blocks.0", "blocks.1", "blocks.2"});
+    for (const auto& unit : run.sharded().units()) {
+      if (unit->gradients) CHECK(names.at(unit->shard) == unit->name);
+    }
+  });
+}
+
 TEST_CASE("a look at the blocks, without the head, leaves the order of use as it was") {
   const models::ModelConfig config = small_llama();
   RunSpec spec = in_parts(spec_of(config, 2, {}), config);

@@ -116,6 +116,17 @@ TEST_CASE("update in backward: blocks left out, units inside units, recompute, e
   check_all(s);
 }
 
+TEST_CASE("update in backward: a root in two parts, of which the optimizer has the head second") {
+  RunSpec s = without_clipping();
+  const models::ModelConfig config = small_llama();
+  s.subject = causal_lm(config);
+  s.wrap = wrap_blocks_and_ends(config);
+  check_all(s);
+  s.ranks = 3;
+  s.fsdp.fixed_order = true;
+  check_all(s);
+}
+
 TEST_CASE("update in backward: other kinds of norm, the same bits of it") {
   for (const double power : {1.0, 3.0, std::numeric_limits<double>::infinity()}) {
     RunSpec s = without_clipping();
