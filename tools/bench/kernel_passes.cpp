@@ -104,18 +104,13 @@ void Passes::add_activations() {
   }
 }
 
+// Of gate and up side by side, as one product leaves them.
 void Passes::add_glu() {
-  const Shape shape = {N, F};
-  const Tensor gate = tensor(shape), up = tensor(shape), dy = tensor(shape);
-  Tensor first = tensor(shape), second = tensor(shape), gradients = tensor({N, 2 * F});
-  const Tensor both = tensor({N, 2 * F});
+  const Tensor both = tensor({N, 2 * F}), dy = tensor({N, F});
+  Tensor y = tensor({N, F}), gradients = tensor({N, 2 * F});
   constexpr Activation kKind = Activation::kSilu;
-  add(GluForwardArgs{kKind, gate, &up, first}, "", text(N, F), kStreamingBar);
-  add(GluBackwardArgs{kKind, gate, &up, dy, first, &second}, "", text(N, F), kStreamingBar);
-  constexpr const char* kHalves = "of halves of rows";
-  add(GluForwardArgs{kKind, both, nullptr, first}, kHalves, text(N, F), kStreamingBar);
-  add(GluBackwardArgs{kKind, both, nullptr, dy, gradients, nullptr}, kHalves, text(N, F),
-      kStreamingBar);
+  add(GluForwardArgs{kKind, both, nullptr, y}, "", text(N, F), kStreamingBar);
+  add(GluBackwardArgs{kKind, both, nullptr, dy, gradients, nullptr}, "", text(N, F), kStreamingBar);
 }
 
 void Passes::add_rows() {
