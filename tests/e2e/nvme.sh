@@ -121,13 +121,16 @@ in_mid_run() {
   "${start[@]}" train --config large.yaml --threads 1 --set runtime.run_dir=$run fsdp.offload=nvme fsdp.offload_folder=$folder \
     train.steps=1000 checkpoint.every=2 checkpoint.keep=2 >$run.log 2>&1 &
   pid=$!
-  for i in {1..200}; do [ -e $run/checkpoints/step-2 ] && break; sleep 0.1; done
+  until [ -e $run/checkpoints/step-2 ]; do
+    kill -0 $pid 2>/dev/null || { fail "$run: ended before its first checkpoint: $(tail -3 $run.log)"; return; }
+    sleep 0.1
+  done
   for each in $(ls /proc | grep '^[0-9]*$'); do  # under mpirun a rank is another process
     state=$(state_of $each $folder)
     [ -z "$state" ] || break
   done
   "$@" "$state" || fail "$run: $* $state"
-  for i in {1..300}; do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
+  for i in {1..1200}; do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
   kill -9 $pid 2>/dev/null && fail "$run: goes on"
   wait $pid 2>/dev/null && fail "$run: status 0"
   newest=$(ls -d $run/checkpoints/step-* | grep -v tmp | sort -t- -k2 -n | tail -1)

@@ -82,13 +82,10 @@ TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per blo
   }
 }
 
-TEST_CASE(
-    "units that part q, k and v give the same bits in every strategy, and other bits than one") {
+TEST_CASE("units that part q, k and v give the same bits in every strategy") {
   RunSpec spec = spec_of(small_llama(), Strategy::kNoShard, RecomputeMode::kNone);
-  const RunResult joined = train(spec);
   spec.wrap = wrap_classes({"Linear"});
   const RunResult parted = train(spec);
-  CHECK_FALSE((parted == joined));
   for (const Strategy strategy :
        {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kShardOptimizer}) {
     spec.fsdp.strategy = strategy;
