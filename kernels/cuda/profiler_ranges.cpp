@@ -6,30 +6,31 @@
 namespace fsdp::cuda {
 
 void ProfilerRanges::begin_phase(const std::string& name) {
-  leave_unit();
   nvtx::push(name.c_str());
+  units_.emplace_back();
 }
 
 void ProfilerRanges::end_phase() {
   leave_unit();
+  units_.pop_back();
   nvtx::pop();
 }
 
 void ProfilerRanges::enter_unit(const std::string& name) {
-  if (name == unit_) return;
+  if (name == units_.back()) return;
   leave_unit();
   if (name.empty()) return;
   nvtx::push(name.c_str());
-  unit_ = name;
+  units_.back() = name;
 }
 
 void ProfilerRanges::leave_unit() {
-  if (unit_.empty()) return;
+  if (units_.back().empty()) return;
   nvtx::pop();
-  unit_.clear();
+  units_.back().clear();
 }
 
-OperationRange::OperationRange(std::string_view name) { nvtx::push(std::string(name).c_str()); }
+OperationRange::OperationRange(std::string_view name) { nvtx::push(name.data()); }
 OperationRange::~OperationRange() { nvtx::pop(); }
 
 }  // namespace fsdp::cuda

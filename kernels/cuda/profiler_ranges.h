@@ -5,11 +5,12 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fsdp::cuda {
 
 // One host thread calls it, as it enqueues. Ranges end in pairs with their begin, whatever is
-// thrown between: a phase that ends takes the unit in it along.
+// thrown between: a phase that ends takes the unit in it along, and the unit around it goes on.
 class ProfilerRanges {
  public:
   ProfilerRanges() = default;
@@ -24,13 +25,13 @@ class ProfilerRanges {
  private:
   void leave_unit();
 
-  std::string unit_;  // whose range is open; "": none is
+  std::vector<std::string> units_ = {""};  // whose range is open in each phase; "": none is
 };
 
 // An operation while alive.
 class OperationRange {
  public:
-  explicit OperationRange(std::string_view name);
+  explicit OperationRange(std::string_view name);  // a literal
   ~OperationRange();
   OperationRange(const OperationRange&) = delete;
   OperationRange& operator=(const OperationRange&) = delete;

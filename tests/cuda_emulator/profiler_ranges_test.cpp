@@ -51,13 +51,19 @@ TEST_CASE("ranges: a phase, the units in it, their operations") {
       const Scope other(gpu, "h.1");
       gpu.fill_zero(stream, y.data(), y.bytes());
     }
+    {
+      const PhaseScope update(&phases, "optimizer");
+      const Scope other(gpu, "h.2");
+      gpu.fill_zero(stream, y.data(), y.bytes());
+    }
     gpu.run(stream, AddArgs{x, x, y});
     gpu.set_scope("");
     gpu.fill_zero(stream, y.data(), y.bytes());
   }
-  CHECK(
-      recorded.text() ==
-      "step 1 ( forward ( h.0 ( add ( ) ) h.1 ( fill_zero ( ) ) h.0 ( add ( ) ) fill_zero ( ) ) )");
+  CHECK(recorded.text() ==
+        "step 1 ( forward ( h.0 ( add ( ) ) h.1 ( fill_zero ( ) ) h.0 ( optimizer ( h.2 ( "
+        "fill_zero ( "
+        ") ) ) add ( ) ) fill_zero ( ) ) )");
 }
 
 TEST_CASE("ranges: what an operation throws leaves none open") {
