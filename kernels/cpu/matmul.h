@@ -54,7 +54,8 @@ struct ConversionTiles {
 
 // Of MatmulCache, from a product's sizes alone.
 struct ProductNeed {
-  size_t bytes = 0;  // scratch memory of each thread that takes part
+  size_t bytes = 0;   // scratch memory of each thread that takes part
+  size_t copied = 0;  // the same, for a copy of a part of b: apart, since either only grows
   int threads = 1;
 };
 

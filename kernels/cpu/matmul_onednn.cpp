@@ -115,17 +115,15 @@ bool machine_has(dnnl::cpu_isa isa) {
 
 // [Note: products in blocks] Three kinds of products run slowly in oneDNN 2.6 unless given in
 // pieces:
-// - AVX-512, f32, b not transposed: b is read in place unless oneDNN thinks that worse than a
-// packed
-//   copy, and it packs too rarely: rows of 3,072 floats, 12 KiB apart, all fall into the same few
-//   cache sets, at half the rate. For a block of columns of a wider b it does pack.
-// - AVX2, f32, few rows or columns: both operands are read in place, blocks or not
-// (reads_in_place).
-//   A b that is not transposed then goes through a copy with rows that fall into all cache sets, in
-//   blocks; 256 x 3072 x 768 doubles its rate. Of a transposed b, fewer columns at a time are
-//   faster.
-// - AMX, weight gradients (a transposed, f32 result): a long sum is slower than two that
-//   accumulate.
+// 1. AVX-512, f32, b not transposed: b is read in place unless oneDNN thinks that worse than a
+//    packed copy, and it packs too rarely: rows of 3,072 floats, 12 KiB apart, all fall into the
+//    same few cache sets, at half the rate. For a block of columns of a wider b it does pack.
+// 2. AVX2, f32, few rows or columns: both operands are read in place, whether in blocks or not
+//    (reads_in_place). A b that is not transposed then goes through a copy with rows that fall into
+//    all cache sets, in blocks; 256 x 3072 x 768 doubles its rate. Of a transposed b, fewer columns
+//    at a time are faster.
+// 3. AMX, weight gradients (a transposed, f32 result): a long sum is slower than two that
+//    accumulate.
 constexpr int64_t kColumnBlock = 512;
 constexpr int64_t kDepthBlock = 512;
 constexpr int64_t kCopiedBlock = 1024;  // columns and rows of b that are copied at a time
@@ -325,7 +323,8 @@ ProductNeed MatmulCache::need(const Product& product, int threads, bool fixed_ti
       }
     }
   }
-  return {.bytes = Room::taken_for(most) + Room::taken_for(cut.copied_bytes()),
+  return {.bytes = Room::taken_for(most),
+          .copied = Room::taken_for(cut.copied_bytes()),
           .threads = fixed_tiles ? static_cast<int>(std::min<int64_t>(team, cut.tiles())) : 1};
 }
 

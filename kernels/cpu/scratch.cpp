@@ -61,6 +61,7 @@ size_t PlannedScratch::plan(const ScratchNeed& need) {
   for (size_t i = 0; i < threads; ++i) at_least(of_thread_[i], need.bytes);
   for (int i = 0; i < need.products.threads; ++i) {
     at_least(products_[static_cast<size_t>(i)], need.products.bytes);
+    at_least(copies_[static_cast<size_t>(i)], need.products.copied);
   }
   return growth;
 }

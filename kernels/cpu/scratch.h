@@ -35,12 +35,12 @@ ScratchNeed scratch_of(const AttentionBackwardArgs& args);
 class PlannedScratch {
  public:
   explicit PlannedScratch(int threads)
-      : of_thread_(static_cast<size_t>(threads)), products_(of_thread_) {}
+      : of_thread_(static_cast<size_t>(threads)), products_(of_thread_), copies_(of_thread_) {}
   size_t plan(const ScratchNeed& need);  // by how much they will hold more
   int threads() const { return static_cast<int>(of_thread_.size()); }
 
  private:
-  std::vector<size_t> of_thread_, products_;
+  std::vector<size_t> of_thread_, products_, copies_;
 };
 
 // Of matrix products. Remembers what oneDNN said of a product; used from the host's thread.

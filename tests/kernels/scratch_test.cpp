@@ -22,6 +22,8 @@ TEST_CASE("scratch: it grows to the most that a thread was asked for, thread by 
   CHECK(planned.plan({.products = {.bytes = 700}}) == 1024);
   CHECK(planned.plan({.bytes = 3000, .products = {.bytes = 1024}}) == 1024);
   CHECK(planned.plan({.products = {.bytes = 1500, .threads = 2}}) == 512 + 1536);
+  CHECK(planned.plan({.products = {.bytes = 100, .copied = 700, .threads = 2}}) == 2 * 1024);
+  CHECK(planned.plan({.products = {.bytes = 1536, .copied = 600}}) == 0);
 }
 
 TEST_CASE("scratch: sums of rows are counted when they are issued") {
