@@ -101,16 +101,11 @@ void visit_units(Visitor& v, FsdpSection& c) {
            .memory = {.turn = 3, .choices = {{"1"}, {"3"}}}});
 }
 
-void visit_update_in_backward(Visitor& v, FsdpSection& c, const TrainConfig& all) {
-  const TrainSection& train = all.train;
-  const bool waits = train.clip_norm > 0 || train.spike.factor > 0 || all.uses_f16() ||
-                     all.checkpoint.unit_hashes;  // for the gradients of all units
+void visit_update_in_backward(Visitor& v, FsdpSection& c) {
   v.field("update_in_backward", c.options.update_in_backward,
           "update a unit as soon as its gradient is reduced, in the backward of a step's last "
           "micro-step; its gradient has memory until then",
-          {.memory = {.turn = 2,
-                      .choices = waits ? std::vector<MemoryChoices::Choice>{}
-                                       : std::vector<MemoryChoices::Choice>{{"true"}}}});
+          {.memory = {.turn = 2, .choices = {{"true"}}}});
 }
 
 void visit_offload(Visitor& v, FsdpSection& c) {
@@ -155,7 +150,7 @@ void visit(Visitor& v, FsdpSection& c, const TrainConfig& all) {
           "give unsharded memory and gradients back when a step needs them no more, and allocate "
           "them again in the next",
           {.memory = {.turn = 2, .choices = {{"true"}}}});
-  visit_update_in_backward(v, c, all);
+  visit_update_in_backward(v, c);
   visit_offload(v, c);
   v.field("accumulation", c.options.accumulation,
           "what micro-steps before the last communicate: reduce_each; reduce_scatter_each: the "

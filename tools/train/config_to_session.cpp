@@ -181,15 +181,14 @@ PlacedOptions session_options(const config::TrainConfig& config, const models::M
                    std::count(computed.begin(), computed.end(), DType::kF16) ==
                        static_cast<int64_t>(computed.size()),
                "train.master_dtype: f16: expected all units to compute in f16");
-    FSDP_CHECK(!train.logits_dtype || std::any_of(computed.begin(), computed.end(),
-                                                  [&](DType states) {
-                                                    return ops::can_have_logits(
-                                                        states, *train.logits_dtype);
-                                                  }),
-               "train.logits_dtype: expected {}{}, because the computation is in {}, got {}",
-               fsdp::name_of(accumulation_dtype(train.dtype)),
-               train.dtype == DType::kBF16 ? " or bf16" : "", fsdp::name_of(train.dtype),
-               fsdp::name_of(*train.logits_dtype));
+    for (const DType states : computed) {
+      FSDP_CHECK(!train.logits_dtype || ops::can_have_logits(states, *train.logits_dtype),
+                 "train.logits_dtype: expected {}{}, because {} in {}, got {}",
+                 fsdp::name_of(accumulation_dtype(states)),
+                 states == DType::kBF16 ? " or bf16" : "",
+                 computed.size() > 1 ? "a unit computes" : "the computation is",
+                 fsdp::name_of(states), fsdp::name_of(*train.logits_dtype));
+    }
     FSDP_CHECK(
         !train.buffer_dtype || has_position_values(model),
         "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",
