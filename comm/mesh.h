@@ -40,7 +40,8 @@ class Mesh {
   Communicator& reduce() const { return reduce_ ? *reduce_ : *gather_; }
   Communicator& scalars() const { return *scalars_; }
   Communicator& across_replicas() const { return *replicas_; }
-  // Of all ranks: for flags and initial values, on the compute stream.
+  // Of all ranks: for flags and initial values, on the compute stream; flags of one unit on the
+  // reduce stream. Events order the two.
   Communicator& all_ranks() const { return *all_ranks_; }
   // A group of `size` neighbours inside the shard group, for gathers. The first call for a size is
   // collective.

@@ -115,8 +115,10 @@ struct OptimizerShard {
   Tensor gradient;  // (n), f32 or f64: reduced, valid after backward
   Tensor copy;      // (n): resident values in the compute dtype to keep equal; often undefined
   Tensor present;   // (parameters), i32: 1 where the parameter had a gradient, on any rank
-  // Norms are summed by the layout's blocks, so that no number of shards changes their bits.
+  // Norms are summed by the layout's blocks, so that no number of shards changes their bits. Those
+  // of the root come first, of which there may be several: so no way to cut it changes them either.
   bool norm_by_blocks = false;
+  bool of_root = false;
   std::shared_ptr<ShardAccess> access = std::make_shared<ShardAccess>();
 };
 

@@ -37,9 +37,14 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
     part.spans = shard.layout.spans(shard.index);
     if (!shard.norm_by_blocks) continue;
     part.first_blocks = shard.layout.first_blocks(shard.index);
-    part.first_sum = blocks;
     part.blocks = shard.layout.blocks();
-    blocks += part.blocks;
+  }
+  for (const bool of_root : {true, false}) {  // see OptimizerShard::norm_by_blocks
+    for (size_t i = 0; i < shards.size(); ++i) {
+      if (shards[i].of_root != of_root) continue;
+      parts_[i].first_sum = blocks;
+      blocks += parts_[i].blocks;
+    }
   }
   by_blocks_ = blocks > 0;
   const Shape sums = by_blocks_ ? Shape{blocks} : Shape{};

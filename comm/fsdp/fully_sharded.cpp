@@ -148,7 +148,7 @@ void FullySharded::free_gradient_buffers(size_t arena) {
     FSDP_CHECK(
         !gives_gradients_back(options_),
         "fsdp.update_in_backward: unit {}: more units are in backward at once than there are "
-        "buffers for gradients; expected false",
+        "buffers for gradients; expected false, or fewer and larger units (fsdp.wrap)",
         units_[i]->name);
     units_[i]->gradients->reduce_part();
   }
@@ -159,6 +159,9 @@ void FullySharded::free_gradient_buffers(size_t arena) {
 // A unit is updated behind the next reduction where its own goes between ranks and the same stream
 // computes and updates. Where a host updates, nothing that computes waits for it.
 void FullySharded::update_soon(size_t unit) {
+  // An update must not overtake a gather that nobody used.
+  UnitParameters& parameters = units_[unit]->parameters;
+  if (parameters.state() == ParameterState::kGathering) parameters.reshard();
   waiting_.push_back({.unit = unit, .flags = share_present_flags(unit)});
   update_units(mesh_.ranks() > 1 && !options_.host ? 1 : 0);
 }
@@ -167,8 +170,6 @@ void FullySharded::update_units(size_t most_waiting) {
   for (; waiting_.size() > most_waiting; waiting_.pop_front()) {
     const Waiting& next = waiting_.front();
     Unit& unit = *units_[next.unit];
-    // An update must not overtake a gather that nobody used.
-    if (unit.parameters.state() == ParameterState::kGathering) unit.parameters.reshard();
     unit.gradients->hand_over({.first = present_begin_[next.unit],
                                .count = static_cast<int64_t>(unit.gradients->present().size()),
                                .shared = next.flags});
@@ -256,19 +257,10 @@ void FullySharded::share_present_flags() {
   mesh_.all_ranks().all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
 }
 
-std::vector<size_t> FullySharded::trained_units() const {
-  std::vector<size_t> trained;
-  for (size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i]->gradients) trained.push_back(i);
-  }
-  std::stable_partition(trained.begin(), trained.end(),
-                        [&](size_t i) { return i == kRootUnit || units_[i]->part_of_root; });
-  return trained;
-}
-
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
   std::vector<OptimizerShard> shards;
-  for (const size_t i : trained_units()) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i]->gradients) continue;
     const Unit& unit = *units_[i];
     const ParameterSegment& segment = *unit.parameters.trainable();
     const ShardHome::Tensors tensors = segment.home->for_optimizer();
@@ -281,6 +273,7 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
                       .copy = tensors.copy,
                       .present = flags_.slice(present_begin_[i], Shape{flags}),
                       .norm_by_blocks = options_.fixed_order,
+                      .of_root = i == kRootUnit || unit.part_of_root,
                       .access = segment.home});
   }
   return shards;

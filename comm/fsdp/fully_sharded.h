@@ -121,7 +121,6 @@ class FullySharded {
   void prefetch(std::optional<size_t> unit);
   void give_back_parameters(Unit& unit);
   void accumulate(Unit& unit);
-  std::vector<size_t> trained_units() const;  // in the order of optimizer_shards()
   void reduce(size_t unit);
   void free_gradient_buffers(size_t arena);
   // Updates in backward.

@@ -72,15 +72,15 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   order_.emplace(plan);
   int64_t flags = 0;
   int deepest = 0;
+  size_t shards = 0;
   for (size_t i = 0; i < plan.size(); ++i) {
     add_unit(plan[i], policies[i]);
     present_begin_.push_back(flags);
     const auto& gradients = units_[i]->gradients;
+    if (gradients) units_[i]->shard = shards++;
     if (gradients) flags += static_cast<int64_t>(gradients->present().size());
     deepest = std::max(deepest, plan[i].depth);
   }
-  const std::vector<size_t> trained = trained_units();
-  for (size_t shard = 0; shard < trained.size(); ++shard) units_[trained[shard]]->shard = shard;
   present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
   flags_ = homes_->keep_flags(present_);

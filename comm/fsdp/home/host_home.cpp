@@ -28,8 +28,8 @@ void HostHome::allocate(bool keeps_values) {
   at_work_ = stored_;
 }
 
-// Nobody reads old values that are kept: the update came after the end of the backward, which
-// waited for all gathers.
+// Nobody reads old values that are kept: an update comes after the reduction of the unit, which
+// comes after its gathers.
 EventPtr HostHome::fetch(const EventPtr& free) {
   if (!kept_.defined()) return load_values(spec_.slot, free);
   Backend& device = homes_.rank().device;

@@ -116,7 +116,7 @@ TEST_CASE("update in backward: blocks left out, units inside units, recompute, e
   check_all(s);
 }
 
-TEST_CASE("update in backward: a root in two parts, of which the optimizer has the head second") {
+TEST_CASE("update in backward: a root in two parts") {
   RunSpec s = without_clipping();
   const models::ModelConfig config = small_llama();
   s.subject = causal_lm(config);
