@@ -82,8 +82,9 @@ TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per blo
   }
 }
 
-TEST_CASE("units that part q, k and v give the same bits in every strategy") {
+TEST_CASE("units that part q, k and v, and units that do not: the same bits in every strategy") {
   RunSpec spec = spec_of(small_llama(), Strategy::kNoShard, RecomputeMode::kNone);
+  const RunResult joined = train(spec);
   spec.wrap = wrap_classes({"Linear"});
   const RunResult parted = train(spec);
   for (const Strategy strategy :
