@@ -59,6 +59,7 @@ TrainConfig changed_config() {
   changed.data.row_template.clear(), changed.data.synthetic_rows.reset();  // nor has it with these
   changed.data.pack = data::Pack::kExamples, changed.data.set_epoch = true;
   changed.data.shuffle_rule = data::ShuffleRule::kFeistel;  // fixed_order
+  changed.fsdp.options.update_in_backward = false;          // nor clipping with it
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   changed.runtime.monitor_s = 0.5;
   changed.runtime.name = "a \"b\": \u00e9";

@@ -98,7 +98,7 @@ TEST_CASE("replay: hashes of units say in which unit a difference began") {
   const std::string next = (run / "checkpoints/step-4").string();
   CHECK(replayed(run, 4, 2) ==
         std::pair(test::Lines{"steps 3 to 4, compared to the bit", "1 logged steps: equal",
-                              "2 steps: hashes of the weights and gradients of 4 units: equal",
+                              "2 steps: hashes of the weights and gradients of 5 units: equal",
                               next + ": weights and optimizer state: equal"},
                   0));
   // On another number of ranks sums round otherwise.
@@ -107,10 +107,11 @@ TEST_CASE("replay: hashes of units say in which unit a difference began") {
   write_file_atomically(run / "unit_hashes.bin", whole.substr(0, 30));
   CHECK(test::count_lines(replayed(run, 4, 2).first, "no hashes of these steps and units") == 1);
   write_file_atomically(run / "unit_hashes.bin", whole);
-  // The gradient of blocks.1, the second unit of the file, in the record before the last.
+  // The gradients of blocks.1 and blocks.0, behind head and blocks.2, in the record before the
+  // last.
   std::string hashes = read_file(run / "unit_hashes.bin");
-  hashes[hashes.size() - (8 + 4 * 16) - 3 * 16 + 8] ^= 1;
-  hashes[hashes.size() - (8 + 4 * 16) - 2 * 16 + 8] ^= 1;
+  hashes[hashes.size() - (8 + 5 * 16) - 3 * 16 + 8] ^= 1;
+  hashes[hashes.size() - (8 + 5 * 16) - 2 * 16 + 8] ^= 1;
   write_file_atomically(run / "unit_hashes.bin", hashes);
   CHECK(replayed(run, 4, 2) ==
         std::pair(test::Lines{"steps 3 to 4, compared to the bit",
