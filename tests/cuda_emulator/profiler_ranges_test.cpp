@@ -63,7 +63,7 @@ TEST_CASE("ranges: a phase, the units in it, their operations") {
   CHECK(recorded.text() ==
         "step 1 ( forward ( h.0 ( add ( ) ) h.1 ( fill_zero ( ) ) h.0 ( optimizer ( h.2 ( "
         "fill_zero ( "
-        ") ) ) add ( ) ) fill_zero ( ) ) )");
+        ") ) h.0 ( ) ) add ( ) ) fill_zero ( ) ) )");
 }
 
 TEST_CASE("ranges: what an operation throws leaves none open") {
