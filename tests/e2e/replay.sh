@@ -31,7 +31,7 @@ find run -type f -exec sha256sum {} + | sort >before
 replays healthy 0 'step-20: weights and optimizer state: equal' run --step 15 --local-ranks 2
 grep -q '^steps 11 to 20, compared to the bit$' healthy.log || fail "healthy: other steps"
 grep -q '^10 logged steps: equal$' healthy.log || fail "healthy: steps that are not compared"
-hashed='^10 steps: hashes of the weights and gradients of 4 units: equal$'
+hashed='^10 steps: hashes of the weights and gradients of 5 units: equal$'
 grep -q "$hashed" healthy.log || fail "healthy: hashes that are not compared"
 replays last 0 '^5 logged steps: equal$' run --step 25 --local-ranks 2
 replays other_ranks 0 'compared to 0.0001: 3 ranks instead of 2' f32 --step 12 --local-ranks 3

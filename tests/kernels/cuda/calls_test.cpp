@@ -120,7 +120,7 @@ TEST_CASE("activations backward with the sums over rows of every dtype, size and
                                               .dx = dy,
                                               .dbias = &sums,
                                               .accumulate_bias = accumulate},
-                       {.roundings = 2});
+                       {.roundings = 4});
           }
         }
       }
