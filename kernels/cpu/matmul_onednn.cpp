@@ -127,6 +127,7 @@ bool machine_has(dnnl::cpu_isa isa) {
 constexpr int64_t kColumnBlock = 512;
 constexpr int64_t kDepthBlock = 512;
 constexpr int64_t kCopiedBlock = 1024;  // columns and rows of b that are copied at a time
+constexpr int64_t kCacheLine = 16;      // floats
 constexpr int64_t kCrowdedRow = 512;    // floats: rows so far apart share cache sets
 constexpr int64_t kCopiedRows = 32;     // that one thread copies at a time
 
@@ -141,8 +142,10 @@ bool reads_in_place(int64_t m, int64_t n) {
 }
 
 bool copies_b(const Product& p, int64_t rows) {
+  // Rows that are an odd number of cache lines apart fall into all cache sets as they are.
+  const bool spread = p.ldb % kCacheLine == 0 && p.ldb / kCacheLine % 2 == 1;
   const int64_t least = p.ldb % kCrowdedRow == 0 ? 32 : 256;  // that make up for the copy
-  return in_f32_on(/*avx512=*/false, p) && !p.transpose_b && rows >= least &&
+  return in_f32_on(/*avx512=*/false, p) && !p.transpose_b && !spread && rows >= least &&
          reads_in_place(rows, std::min(p.n, kCopiedBlock));
 }
 
@@ -184,7 +187,7 @@ struct Cut {
   }
   int64_t tiles() const { return down * across; }
   // Floats from one row of a copied block to the next: an odd number of cache lines.
-  int64_t copied_row() const { return 16 * ((columns + 15) / 16 | 1); }
+  int64_t copied_row() const { return kCacheLine * ((columns + kCacheLine - 1) / kCacheLine | 1); }
   size_t copied_bytes() const {
     return copied ? static_cast<size_t>(depth * copied_row()) * sizeof(float) : 0;
   }
