@@ -1,6 +1,7 @@
 // Updates inside backward: the same bits as updates after it, whatever streams overtake each other,
-// in less memory for gradients. That every wait is needed: removed_waits_test.cpp. To the byte,
-// crossed with other options: tests/tools/predict/meta_run_test.cpp.
+// in less memory for gradients. That every wait is needed, without offload: removed_waits_test.cpp;
+// with offload the delays here stand for that. To the byte, crossed with other options:
+// tests/tools/predict/meta_run_test.cpp.
 #include <algorithm>
 #include <array>
 #include <limits>
