@@ -39,8 +39,9 @@ void check_text(const std::string& key, const std::string& value, const OptionFi
   const auto& known = about.values;
   FSDP_CHECK(known.empty() || std::find(known.begin(), known.end(), value) != known.end(),
              "{}: expected {}, got \"{}\"", key, fmt::join(known, " or "), value);
-  FSDP_CHECK(!about.is_size || value == "auto" || read_byte_size(value),
-             "{}: expected auto or a size like 300MB or 2GiB, got \"{}\"", key, value);
+  FSDP_CHECK(!about.is_size || (about.or_auto && value == "auto") || read_byte_size(value),
+             "{}: expected {}a size like 300MB or 2GiB, got \"{}\"", key,
+             about.or_auto ? "auto or " : "", value);
 }
 
 // The values and ranges that stand in the list of options. Of entries of lists: check_units(),

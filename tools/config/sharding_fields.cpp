@@ -192,7 +192,7 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
           {.flag_of = FlagOf::kTrain});
   v.field("memory_limit", c.memory_limit,
           "what a rank may take: 300MB, 2GiB; auto: what the host has, divided by its ranks",
-          {.is_size = true, .flag_of = FlagOf::kTrain});
+          {.is_size = true, .or_auto = true, .flag_of = FlagOf::kTrain});
   v.field("monitor_s", c.monitor_s,
           "seconds between two samples of CPU, memory, GPU and network in monitor.*.csv; 0: none",
           {.range = {.least = 0.01, .most = 86400, .or_none = true}});  // /proc counts so finely

@@ -93,7 +93,8 @@ struct MemoryChoices {
 struct OptionField {
   std::vector<const char*> aliases = {};  // other names of the key, read but never written
   std::vector<const char*> values = {};   // of a text: the only ones; empty: any
-  bool is_size = false;                   // of a text: "300MB", "2GiB" or "auto"
+  bool is_size = false;                   // of a text: "300MB", "2GiB"
+  bool or_auto = false;                   // such a text may be "auto" instead
   Range range = {};
   FlagOf flag_of = FlagOf::kNone;
   bool of_rank = false;          // ranks may differ in it

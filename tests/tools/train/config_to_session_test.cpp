@@ -449,7 +449,8 @@ TEST_CASE("train setup: the head's logits") {
   CHECK(test::contains(refused("dtype: f16, logits_dtype: bf16"), "the computation is in f16"));
   CHECK(test::contains(refused("dtype: f64, logits_dtype: f32"), "expected f64, because"));
   CHECK(test::contains(refused("dtype: bf16, logits_dtype: f16"), "expected f32 or bf16"));
-  CHECK(test::contains(refused("logits_chunk_bytes: auto"), "train.logits_chunk_bytes: expected"));
+  CHECK(test::contains(refused("logits_chunk_bytes: auto"),
+                       "train.logits_chunk_bytes: expected a size"));
 }
 
 TEST_CASE("train setup: ranks with different configurations are told where they differ") {
