@@ -1,68 +1,58 @@
-// One file, written and read.
+// One state file, written and read.
 #include "tools/predict/disk_meter.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
-#include <numeric>
+#include <limits>
+#include <memory>
 #include <vector>
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "core/io/file.h"
+#include "core/io/state_file.h"
 
 namespace fsdp::tools {
 namespace {
 
-constexpr size_t kBlock = size_t{1} << 20;
+constexpr size_t kPiece = size_t{16} << 20;  // as comm/fsdp/home/file_transfers.h
+constexpr int kRounds = 2;  // what is written first takes its place on the disk; later it has one
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-LinkRate rate_of(size_t bytes, double seconds) {
-  return {.latency_us = 0, .bytes_per_s = static_cast<double>(bytes) / seconds};
-}
-
-// So that the next read goes to the disk. Advice: without it the rate is that of memory.
-void let_go_of(const std::filesystem::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  ::close(descriptor);
-}
-
-struct Removed {
-  std::filesystem::path file;
-  ~Removed() {
-    std::error_code ignored;
-    std::filesystem::remove(file, ignored);
+// Seconds of the fastest round.
+double least_seconds(const std::function<void()>& work) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    least = std::min(least, passed.count());
   }
-};
+  return least;
+}
 
 }  // namespace
 
 DiskRates measure_disk(const std::filesystem::path& folder, size_t bytes) {
-  const Removed file{folder / (".disk_rate." + std::to_string(::getpid()))};
-  std::vector<char> block(kBlock);
-  std::iota(block.begin(), block.end(), char{0});
-  const double written = seconds_of([&] {
-    AtomicFile out(file.file);
-    for (size_t done = 0; done < bytes; done += kBlock) {
-      out.write(block.data(), std::min(kBlock, bytes - done));
-    }
-    out.commit();
-  });
-  let_go_of(file.file);
-  const double read = seconds_of([&] {
-    const ReadableFile in(file.file);
-    for (size_t done = 0; done < bytes; done += kBlock) {
-      in.read_at(done, block.data(), std::min(kBlock, bytes - done));
-    }
-  });
-  return {.read = rate_of(bytes, read), .write = rate_of(bytes, written)};
+  StateFile file(folder, "the measured disk");
+  const size_t all = rounded_to_blocks(bytes);
+  const uint64_t begin = file.reserve(all);
+  std::vector<std::byte> room(std::min(all, kPiece) + kFileBlock, std::byte{1});
+  void* aligned = room.data();
+  size_t space = room.size();
+  std::align(kFileBlock, std::min(all, kPiece), aligned, space);
+  const auto in_pieces = [&](auto transfer) {
+    return [&, transfer] {
+      for (size_t done = 0; done < all; done += kPiece) {
+        transfer(begin + done, std::min(kPiece, all - done));
+      }
+    };
+  };
+  const auto rate = [&](double seconds) {
+    return LinkRate{.latency_us = 0, .bytes_per_s = static_cast<double>(all) / seconds};
+  };
+  const double written =
+      least_seconds(in_pieces([&](uint64_t offset, size_t n) { file.write(offset, aligned, n); }));
+  const double read =
+      least_seconds(in_pieces([&](uint64_t offset, size_t n) { file.read(offset, aligned, n); }));
+  return {.read = rate(read), .write = rate(written)};
 }
 
 }  // namespace fsdp::tools
