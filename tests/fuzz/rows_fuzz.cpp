@@ -58,7 +58,8 @@ void read_table(std::string_view text, char separator) {
   table.for_each_record([&](const RowSpan& row) {
     checked.use(row, [&](std::string_view rest) { return table.record_at(rest); });
     accepts([&] {
-      for (const auto& cell : table.row_of(row.text, "file").items()) {
+      const auto cells = table.row_of(row.text, "file");
+      for (const auto& cell : cells.items()) {
         require(!cell.name.empty() && cell.value.is_string());
       }
     });
