@@ -46,4 +46,11 @@ struct MatmulExtents {
 };
 Cost matmul_cost(const MatmulExtents& e);
 
+// What the rate of attention depends on beside its cost; see AttentionArgs.
+struct AttentionExtents {
+  int64_t head_dim = 0;
+  int64_t keys = 0;  // Tk
+  bool operator==(const AttentionExtents&) const = default;
+};
+
 }  // namespace fsdp

@@ -144,6 +144,9 @@ std::string CopyHeadsArgs::words() const {
   return fmt::format("{} heads of {}", from.heads, from.head_dim);
 }
 
+AttentionExtents AttentionArgs::extents() const {
+  return {.head_dim = q.head_dim, .keys = keys > 0 ? keys : tokens_of(k)};
+}
 std::string AttentionArgs::words() const {
   return joined({fmt::format("{} heads of {}", q.heads, q.head_dim),
                  said_if(k.heads != q.heads, fmt::format("{} of keys", k.heads)),

@@ -357,6 +357,7 @@ struct AttentionArgs {
   bool hides_keys = true;            // key_bias may hold -infinity
   Dropout dropout;
 
+  AttentionExtents extents() const;
   std::string words() const;
   template <typename V>
   AttentionArgs visit(V& v) const {

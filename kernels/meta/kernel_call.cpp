@@ -123,6 +123,9 @@ KernelCall kernel_call(Kernel kernel) {
     KernelCall call = {.kernel = args.name(), .cost = cost_of(kernel)};
     describe(description->forms(), words_of(kernel), call);
     if constexpr (std::is_same_v<Args, MatmulArgs>) call.product = args.extents();
+    if constexpr (requires { call.attention = args.in.extents(); }) {
+      call.attention = args.in.extents();
+    }
     call.prepare = [description](CallTensors& tensors) -> KernelRun {
       return [again = std::make_shared<const Again<Args>>(description, tensors)](
                  Backend& backend, Stream& stream) { backend.run(stream, again->args()); };

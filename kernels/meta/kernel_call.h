@@ -34,7 +34,8 @@ struct KernelCall {
   std::string shape = {};   // "256 x 768, 768 x 2304; bias"
   DType dtype = DType::kF32;
   Cost cost;
-  std::optional<MatmulExtents> product = {};  // of matmul
+  std::optional<MatmulExtents> product = {};       // of matmul
+  std::optional<AttentionExtents> attention = {};  // of attention, forward or backward
   // One set of tensors, and the call on them, which may be made many times.
   std::function<KernelRun(CallTensors& tensors)> prepare = {};
 };

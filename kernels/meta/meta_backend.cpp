@@ -42,6 +42,26 @@ class MetaEvent final : public Event {
   std::shared_ptr<HostClock> host_;
 };
 
+// [Note: one link]. Kernels of the compute stream follow each other, so what ended before this one
+// is of no more use; the last collective is kept, after which the next one comes.
+double slowed_end(std::deque<HostClock::Span>& collectives, double begin_s, double seconds,
+                  double interference) {
+  while (collectives.size() > 1 && collectives.front().end_s <= begin_s) collectives.pop_front();
+  double at_s = begin_s;
+  for (const HostClock::Span& span : collectives) {
+    if (span.end_s <= at_s) continue;
+    const double alone_s = std::max(span.begin_s - at_s, 0.0);
+    if (seconds <= alone_s) break;
+    seconds -= alone_s;
+    at_s += alone_s;
+    const double done_s = (span.end_s - at_s) * (1 - interference);  // of the kernel, beside it
+    if (seconds <= done_s) return at_s + seconds / (1 - interference);
+    seconds -= done_s;
+    at_s = span.end_s;
+  }
+  return at_s + seconds;
+}
+
 }  // namespace
 
 MetaBackend::MetaBackend(const MetaOptions& options)
@@ -78,30 +98,47 @@ std::unique_ptr<MetaBackend> MetaBackend::make_file() const {
   return make_other(Place::kFile, {.predicts_workspace = false}, "file");
 }
 
-void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
-                      const KernelCall* kernel) {
+double MetaBackend::issue(Stream& stream, std::string_view name) {
   FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", name,
              stream.name(), stream.backend().name());
   if (log_) log_->kernel(name);
   if (times_) host_->now_s += times_->issue_seconds();
-  MetaStream& clock = clock_of(stream);
-  const bool shared = kernel && &stream == compute_stream_.get() && times_->host_is_device();
-  const double begin_s = std::max({clock.done_s, host_->now_s, shared ? host_->computed_s : 0});
-  clock.done_s = begin_s + seconds;
-  if (shared) host_->computed_s = clock.done_s;
-  host_->last_end_s = std::max(host_->last_end_s, clock.done_s);
+  return std::max(clock_of(stream).done_s, host_->now_s);
+}
+
+void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
+                      const KernelCall* kernel) {
+  double begin_s = issue(stream, name);
+  const bool computes = kernel && &stream == compute_stream_.get();
+  const bool shared = computes && times_->host_is_device();
+  if (shared) begin_s = std::max(begin_s, host_->computed_s);
+  const double end_s =
+      computes && place_ == Place::kDevice
+          ? slowed_end(host_->collectives, begin_s, seconds, times_->interference())
+          : begin_s + seconds;
+  if (shared) host_->computed_s = end_s;
+  put_at(begin_s, end_s, stream, name, bytes, kernel);
+}
+
+void MetaBackend::occupy(Stream& stream, std::string_view name, int64_t bytes, double seconds) {
+  double begin_s = issue(stream, name);
+  if (!host_->collectives.empty()) begin_s = std::max(begin_s, host_->collectives.back().end_s);
+  if (seconds > 0) host_->collectives.push_back({begin_s, begin_s + seconds});
+  put_at(begin_s, begin_s + seconds, stream, name, bytes, nullptr);
+}
+
+void MetaBackend::put_at(double begin_s, double end_s, Stream& stream, std::string_view name,
+                         int64_t bytes, const KernelCall* kernel) {
+  clock_of(stream).done_s = end_s;
+  host_->last_end_s = std::max(host_->last_end_s, end_s);
   if (!recorder_) return;
   recorder_({.stream = stream,
              .name = name,
              .bytes = bytes,
              .scope = scope_,
              .begin_s = begin_s,
-             .end_s = clock.done_s,
+             .end_s = end_s,
              .kernel = kernel});
-}
-
-void MetaBackend::occupy(Stream& stream, std::string_view name, int64_t bytes, double seconds) {
-  put(stream, name, bytes, seconds);
 }
 
 double MetaBackend::finish_all() {

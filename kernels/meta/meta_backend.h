@@ -9,8 +9,15 @@
 // An event is the moment to which its stream had come; a stream or a host that waits for it
 // goes on no earlier. Where host and device are one machine, kernels of their compute streams run
 // one after the other, in the order of the calls. Without CallTimes nothing takes time.
+//
+// [Note: one link] Collectives of all streams share one link: each has all of it, after those that
+// were put before it. While one runs, kernels of the device's compute stream go at
+// (1 - interference) of their speed: a kernel ends when the integral of its speed is the time that
+// it takes alone. Whoever overlaps a collective with kernels puts the collective first, so all
+// that slows a kernel is known when the kernel is put.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,6 +55,11 @@ struct HostClock {
   double now_s = 0;
   double last_end_s = 0;  // of all streams
   double computed_s = 0;  // the end of the last kernel, where one machine computes for all
+  // Of collectives, one after the other; without those that ended before the last kernel.
+  struct Span {
+    double begin_s, end_s;
+  };
+  std::deque<Span> collectives;
 };
 
 class MetaBackend final : public Backend {
@@ -64,7 +76,7 @@ class MetaBackend final : public Backend {
 
   // What calls take from now on. Null: nothing, as at first.
   void set_times(std::shared_ptr<CallTimes> times) { times_ = std::move(times); }
-  // Work of `seconds` that is no kernel: a collective.
+  // Work of `seconds` that is no kernel: a collective. [Note: one link]
   void occupy(Stream& stream, std::string_view name, int64_t bytes, double seconds);
   double host_seconds() const { return host_->now_s; }
   // The host waits for all streams, of all backends of the run; when they are done.
@@ -110,6 +122,10 @@ class MetaBackend final : public Backend {
                                           std::string stream) const;
   void put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
            const KernelCall* kernel = nullptr);
+  void put_at(double begin_s, double end_s, Stream& stream, std::string_view name, int64_t bytes,
+              const KernelCall* kernel);
+  // When the host has issued the stream's next call, and the stream can begin it.
+  double issue(Stream& stream, std::string_view name);
   void put_file_access(Stream& stream, bool writes, size_t bytes);
   // What a kernel takes for itself: a CPU's, or a GPU's at the most.
   template <typename Args>

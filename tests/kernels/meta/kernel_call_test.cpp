@@ -211,4 +211,21 @@ TEST_CASE("the text of a call has what its time depends on; weights come from me
   CHECK(places.text == "cMcMccM");  // a b c bias; a b c
 }
 
+TEST_CASE("what the rate of a call depends on: extents of products and of attention") {
+  MetaBackend meta;
+  const Tensor x = Tensor::empty(meta, Shape{2, 6, 8}, DType::kBF16);
+  Tensor out = Tensor::empty(meta, Shape{2, 6, 8}, DType::kBF16);
+  Tensor sums = Tensor::empty(meta, Shape{2, 4, 6}, DType::kF32);
+  const HeadView view = {&x, 4, 2, 0, 2};
+  AttentionArgs attention = {.q = view, .k = view, .v = view, .scale = 1, .dropout = {}};
+  const KernelCall forward = kernel_call(AttentionForwardArgs{attention, out, sums});
+  CHECK(forward.attention == AttentionExtents{.head_dim = 2, .keys = 6});
+  CHECK(!forward.product);
+  attention.keys = 5;
+  CHECK(kernel_call(AttentionForwardArgs{attention, out, sums}).attention->keys == 5);
+  const KernelCall sum = kernel_call(AddArgs{x, x, out});
+  CHECK(!sum.attention);
+  CHECK(!sum.product);
+}
+
 }  // namespace fsdp::meta

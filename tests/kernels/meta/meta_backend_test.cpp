@@ -206,5 +206,58 @@ TEST_CASE("meta time: one machine that computes for host and device does one ker
         std::vector<std::string>{"compute 0 to 3", "copies 0 to 1", "compute 23 to 27"});
 }
 
+TEST_CASE("meta time: collectives of two streams share one link, one after the other") {
+  Clocks clocks;
+  MetaBackend& backend = clocks.backend;
+  const auto gather = backend.create_stream("gather"), reduce = backend.create_stream("reduce");
+  backend.occupy(*gather, "all_gather", 8, 4);
+  backend.occupy(*reduce, "reduce_scatter", 8, 3);
+  clocks.kernel(backend.compute_stream(), 2);  // needs no link
+  backend.wait(*gather, backend.record(*reduce));
+  backend.occupy(*gather, "all_gather", 8, 1);
+  CHECK(clocks.spans == std::vector<std::string>{"gather 0 to 4", "reduce 4 to 7", "compute 0 to 2",
+                                                 "gather 7 to 8"});
+}
+
+struct HalfSpeed final : FixedTimes {
+  double interference() const override { return 0.5; }
+};
+
+TEST_CASE("meta time: kernels go slower beside a collective, and only while it runs") {
+  Clocks clocks;
+  MetaBackend& backend = clocks.backend;
+  backend.set_times(std::make_shared<HalfSpeed>());
+  Stream& compute = backend.compute_stream();
+  const auto gather = backend.create_stream("gather"), copies = backend.create_stream("copies");
+  backend.occupy(*gather, "all_gather", 8, 4);
+  clocks.kernel(compute, 1);  // all of it beside the gather: twice as long
+  clocks.kernel(compute, 3);  // 1 done when the gather ends at 4, then 2
+  clocks.kernel(compute, 5);
+  clocks.kernel(*copies, 3);  // not of the compute stream
+  CHECK(clocks.spans == std::vector<std::string>{"gather 0 to 4", "compute 0 to 2",
+                                                 "compute 2 to 6", "compute 6 to 11",
+                                                 "copies 0 to 3"});
+}
+
+TEST_CASE("meta time: a kernel across two collectives; the host's kernels lose nothing") {
+  Clocks clocks;
+  MetaBackend& backend = clocks.backend;
+  const std::unique_ptr<MetaBackend> host = backend.make_host();
+  for (MetaBackend* each : {&backend, host.get()}) each->set_times(std::make_shared<HalfSpeed>());
+  const auto gather = backend.create_stream("gather"), side = backend.create_stream("side");
+  clocks.kernel(*side, 2);
+  backend.wait(*gather, backend.record(*side));
+  backend.occupy(*gather, "all_gather", 8, 4);  // 2 to 6
+  clocks.kernel(*side, 7);
+  backend.wait(*gather, backend.record(*side));
+  backend.occupy(*gather, "all_gather", 8, 1);  // 9 to 10
+  // 2 before, 2 beside the first, 3 between them, 0.5 beside the second, 2.5 after it.
+  clocks.kernel(backend.compute_stream(), 10);
+  CHECK(clocks.spans.back() == "compute 0 to 12.5");
+  Tensor x = Tensor::empty(*host, Shape{1}, DType::kF32);
+  host->run(host->compute_stream(), DivideArgs{x, 2});
+  CHECK(host->finish_all() == 12.5);  // the host's 10 seconds
+}
+
 }  // namespace
 }  // namespace fsdp::meta
