@@ -98,13 +98,13 @@ explain --world 1 --rates rates.json >one.txt
 explain --world 2 --rates rates.json >two.txt
 # The FLOPs of 6 rows on one rank at 1 GFLOP/s, and no time for anything else. A token has 6 for each weight of
 # the products (3 blocks of 7344, the head's 6168); attention has 7 products of 2 x 12 for each of 136 pairs of a head.
-ms=$(awk 'BEGIN { printf "%.3f", (6 * 96 * (3 * 7344 + 6168) + 3 * 6 * 2 * 136 * 7 * 24) / 1e6 }')
-grep -q "^predicted step: $ms ms = $ms computing + 0.000 in sums .* + 0.000 waiting" one.txt ||
+ms=$(awk 'BEGIN { printf "%.1f", (6 * 96 * (3 * 7344 + 6168) + 3 * 6 * 2 * 136 * 7 * 24) / 1e6 }')
+grep -q "^predicted step: $ms ms = $ms ms computing + 0 s in sums .* + 0 s waiting" one.txt ||
   fail "predicted on one rank: expected $ms ms: $(grep '^predicted' one.txt)"
 "$FSDP" memory --config config.yaml --world 1 --rates rates.json >memory.txt || fail "memory --rates"
-grep -q "^  as it is .* $(printf %.2f "$ms")\$" memory.txt && grep -q '^ms: predicted, on a test; ' memory.txt || fail "memory --rates: $(cat memory.txt)"
+grep -q "^  as it is .* $ms ms\$" memory.txt && grep -q '^time: predicted, on a test; ' memory.txt || fail "memory --rates: $(cat memory.txt)"
 grep -q '^  on a test; of the distinct calls 0 have a row .* 0 were measured' one.txt || fail "rates: $(cat one.txt)"
-grep -q '^  all_gather  *9 .* 45.000$' two.txt || fail "nine gathers of 5 ms: $(grep all_gather two.txt)"
+grep -q '^  all_gather  *9 .* 45.0 ms$' two.txt || fail "nine gathers of 5 ms: $(grep all_gather two.txt)"
 # A master and two moments of each parameter, four bytes each.
 checkpoint=$(awk '$1 == "all" { bytes = 12 * $3; printf "%.2f MiB of the rank on a node; %.2f s to write, %.2f s to read", bytes / 2 ^ 20, bytes / 1e6, bytes / 2e6; exit }' one.txt)
 grep -q "^a checkpoint: $checkpoint on its disk\$" one.txt ||
@@ -117,6 +117,25 @@ calls=$(grep -c '"kernel":' here.json)
   fail "measured $calls: $(cat measured.txt)"
 [ "$(grep '^predicted' measured.txt)" = "$(grep '^predicted' again.txt)" ] ||
   fail "rates that were saved predict something else: $(grep -h '^predicted' measured.txt again.txt)"
+
+# ---- machines by name ------------------------------------------------------------------------------
+# A step of 10,000 ranks costs what one costs: processor seconds of the command.
+TIMEFORMAT=%U
+used=$( { time "$FSDP" explain --model llama3.1-8b --world 10000 --gpu H100 --set train.batch=10000 \
+  train.dtype=bf16 data.sequence_length=4096 >far.txt; } 2>&1) || fail "10,000 ranks: $used"
+awk -v used="$used" 'BEGIN { exit !(used < 1) }' || fail "10,000 ranks took $used s"
+grep -q '^  on an H100, eight in a machine; ' far.txt && grep -q 'this program was never measured on a GPU$' far.txt ||
+  fail "explain --gpu: $(grep -A3 '^predicted' far.txt)"
+explain --world 16 --gpu A100-40 >near.txt
+explain --world 16 --gpu A100-40 --save-rates a100.json >/dev/null
+explain --world 16 --gpu A100-40 --rates a100.json >again.txt
+cmp -s near.txt again.txt || fail "a machine that was saved says something else: $(diff near.txt again.txt)"
+echo '{"like": "A100-40", "machine": "ours", "inside_node": {"bytes_per_s": 1e9}}' >like.json
+explain --world 8 --rates like.json | grep -c '^  on ours; ' >count || fail "a file like a machine"
+seconds() { awk '/^predicted step/ { print $4 == "s" ? $3 : $4 == "ms" ? $3 / 1e3 : $3 / 1e6 }' "$1"; }
+explain --world 64 --rates H100-EFA >median.txt
+explain --world 64 --rates H100-EFA --percentile 95 >slow.txt
+awk "BEGIN { exit !($(seconds slow.txt) > $(seconds median.txt)) }" || fail "--percentile 95 is no slower"
 
 # ---- the guides: every row of the page -------------------------------------------------------------
 rows=0
@@ -199,6 +218,7 @@ check 'fsdp.units_in_flight: expected at least 2' "$FSDP" explain --model gpt2-1
   --set fsdp.wrap=class --set 'fsdp.wrap_classes=[Embedding, GPT2Block]'
 check 'layout' "$FSDP" explain --config config.yaml --layout fsdp3
 check 'nofile.json: ' "$FSDP" explain --config config.yaml --rates nofile.json
+check 'expected V100-16, .*got H10' "$FSDP" explain --config config.yaml --gpu H10
 check 'config.yaml:1: malformed JSON' "$FSDP" explain --config config.yaml --rates config.yaml
 sed 's/"kernel_us": 0/"kernel_us": -1/' rates.json >wrong.json
 check 'wrong.json: kernel_us: expected a number from 0, got -1' "$FSDP" explain --config config.yaml --rates wrong.json

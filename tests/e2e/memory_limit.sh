@@ -102,11 +102,11 @@ fi
 # ---- fsdp memory: what it prints, and mistakes -------------------------------------------------------
 "$FSDP" memory --config config.yaml --world 2 --fit 3.5MB >log || fail "memory: $(cat log)"
 for line in '^  in all  *[0-9.]*$' '^  the most: in ' '^largest tensors then' '^  as it is ' '^  4 ranks ' \
-  '^does not fit: 3.34 MiB of the machine for a rank; ' '^fits with --set .* ms a step (the same'; do
+  '^does not fit: 3.34 MiB of the machine for a rank; ' '^fits with --set .* [mu]*s a step (the same'; do
   grep -q "$line" log || fail "memory has no line '$line': $(cat log)"
 done
 "$FSDP" memory --config config.yaml --world 2 --gpu L40 >log
-grep -q "^fits: 44.40 GiB of L40, less 600.00 MiB for CUDA's context and 800.00 MiB for NCCL (assumed); " log && grep -q '^ms: predicted, on an L40, ' log ||
+grep -q "^fits: 44.40 GiB of L40, less 600.00 MiB for CUDA's context and 800.00 MiB for NCCL (assumed); " log && grep -q '^time: predicted, on an L40, ' log ||
   fail "memory --gpu: $(cat log)"
 "$FSDP" memory --config config.yaml --device-gib 1.5 | grep -q "^fits: 1.50 GiB of a GPU, less 600.00 MiB for " || fail "--device-gib"
 for size in 8GiB 60GiB; do  # in seconds, however many changes there are to try

@@ -150,7 +150,7 @@ holds "a > 7 * b" "a=$(cell 1-rank host_peak)" "b=$(cell 8-ranks host_peak)"
 words() {  # RANKS MICRO-STEPS: a second, predicted
   "$FSDP" explain --model transformer_lm_gpt3_13 --world "$1" --set train.rows_per_pass=8 train.micro_steps="$2" \
     data.sequence_length=2048 train.dtype=f16 train.recompute.mode=full fsdp.offload=all |
-    awk -v words=$((8 * 2048 * $1 * $2)) '/^predicted step/ { print 1000 * words / $3 }'
+    awk -v words=$((8 * 2048 * $1 * $2)) '/^predicted step/ { print words / ($4 == "s" ? $3 : $3 / 1000) }'
 }
 one=$(words 1 1) one_rarely=$(words 1 8) eight=$(words 8 1)
 holds "eight / one > 12 && eight / rarely < 9" "eight=$eight" "one=$one" "rarely=$one_rarely"

@@ -10,9 +10,9 @@
 #include "tools/bench/statistics.h"
 #include "tools/predict/call_meter.h"
 #include "tools/predict/disk_meter.h"
+#include "tools/predict/machines.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/meta_run.h"
-#include "tools/predict/nominal_gpus.h"
 #include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
@@ -69,7 +69,7 @@ class StepPredictor {
   // `folder`: of what is offloaded.
   StepPredictor(const StepBenchOptions& options, Backend& backend, std::string folder)
       : options_(options), folder_(std::move(folder)), meter_(backend) {
-    Rates rates = nominal_rates();
+    Rates rates = machine_rates(kUsualMachine);
     rates.host_memory_bytes_per_s = 0;  // the host's calls are measured, too
     run(std::move(rates), [&](const meta::KernelCall& call) -> std::optional<double> {
       calls_.push_back({call, {}});

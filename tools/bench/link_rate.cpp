@@ -50,11 +50,28 @@ LinkRate fit_link(const std::vector<CommResult>& results) {
   return {.latency_us = 0, .bytes_per_s = xx / xt};
 }
 
+namespace {
+
+// The numbers of `key` are this program's own from now on.
+void replace_source(Rates& rates, const std::string& key) {
+  const size_t old = std::erase_if(rates.sources, [&](const auto& source) {
+    return source.first == key || source.first.starts_with(key + ".");
+  });
+  if (old > 0) rates.sources[key] = "measured by bench comm";
+}
+
+}  // namespace
+
 std::string set_link(Rates& rates, LinkRate link, const std::vector<std::string>& hosts) {
+  // What others measured would come before it.
+  rates.measured_bus.clear();
+  std::erase_if(rates.sources,
+                [](const auto& source) { return source.first.starts_with("measured_bus"); });
   std::map<std::string, int> ranks;
   for (const std::string& host : hosts) ++ranks[host];
   if (ranks.size() == 1) {
     rates.inside_node = link;
+    replace_source(rates, "inside_node");
     return "inside_node";
   }
   const int each = ranks.begin()->second;
@@ -65,6 +82,7 @@ std::string set_link(Rates& rates, LinkRate link, const std::vector<std::string>
   }
   link.bytes_per_s /= each;
   rates.between_nodes = link;
+  replace_source(rates, "between_nodes");
   return "between_nodes";
 }
 

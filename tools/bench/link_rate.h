@@ -17,7 +17,8 @@ LinkRate fit_link(const std::vector<CommResult>& results);
 
 // Sets the link of `rates` that ranks with these hosts use: inside_node where all of them share a
 // host; else between_nodes, of which a host with n ranks has n (CallRates::collective_seconds), and
-// error when hosts have different numbers of ranks. Returns the key that was set.
+// error when hosts have different numbers of ranks. Returns the key that was set. A busbw that
+// others measured for the machine goes, and so does the source of the link.
 std::string set_link(Rates& rates, LinkRate link, const std::vector<std::string>& hosts);
 
 }  // namespace fsdp::tools

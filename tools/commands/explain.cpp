@@ -9,6 +9,7 @@
 #include "tools/launch/launch.h"
 #include "tools/predict/call_meter.h"
 #include "tools/predict/explanation.h"
+#include "tools/predict/machines.h"
 #include "tools/predict/rates_file.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
@@ -21,6 +22,8 @@ struct ExplainOptions {
   ConfigOptions config;
   int world = 8;
   std::string layout;
+  std::string gpu;
+  double percentile = 50;
   std::string rates, save_rates;  // files; "": none
   bool measure = false;
 };
@@ -29,7 +32,11 @@ int explain(const ExplainOptions& options, const config::TrainConfig& config, Ca
   std::optional<PyTorchLayout> layout;
   if (options.layout == "fsdp1") layout = PyTorchLayout::kFsdp1;
   if (options.layout == "fsdp2") layout = PyTorchLayout::kFsdp2;
-  const Explanation said = explain(config, options.world, options.rates, meter, layout);
+  const Explanation said = tools::explain(
+      config, {.ranks = options.world,
+               .gpu = options.gpu,
+               .times = {.rates = options.rates, .meter = meter, .percentile = options.percentile},
+               .layout = layout});
   std::fputs(said.text.c_str(), stdout);
   if (!options.save_rates.empty()) write_rates(options.save_rates, said.rates->rates());
   return 0;
@@ -67,9 +74,18 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--layout", options->layout, "also print PyTorch's number of elements per rank")
       .one_of({"fsdp1", "fsdp2"});
   command
+      .add_option("--gpu", options->gpu,
+                  "the ranks are on it: memory and times [as runtime.backend]")
+      .one_of(machine_names());
+  command
+      .add_option("--percentile", options->percentile,
+                  "of the collectives' times, where a machine has measured ones: 95 is seldom too "
+                  "fast [50]")
+      .from_to(5, 95);
+  command
       .add_option("--rates", options->rates,
-                  "file with what calls take and how fast links are, for the predicted times "
-                  "[an A100 80 GB, eight in a machine]")
+                  "machine, as of --gpu, or file with what calls take and how fast links are, for "
+                  "the predicted times [the machine of --gpu, or A100-80]")
       .path()
       .check(not_empty);
   command.add_flag("--measure", options->measure,

@@ -9,6 +9,7 @@
 #include "tools/launch/launch.h"
 #include "tools/launch/thread_choice.h"
 #include "tools/predict/formulas/formula.h"
+#include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
@@ -44,6 +45,12 @@ int print_formula(const MemoryOptions& options) {
   return 0;
 }
 
+constexpr const char* kCpu = "cpu";  // a machine whose memory nobody knows
+
+std::string rates_of(const MemoryOptions& options) {
+  return options.rates.empty() && options.gpu == kCpu ? kCpu : options.rates;
+}
+
 // What a rank may take: said on the command line, else by the configuration.
 std::optional<DeviceMemory> device_of(const MemoryOptions& options,
                                       const config::TrainConfig& config) {
@@ -51,7 +58,7 @@ std::optional<DeviceMemory> device_of(const MemoryOptions& options,
   const size_t fit =
       options.fit.empty() ? 0 : static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
   std::optional<DeviceMemory> out;
-  if (!options.gpu.empty()) {
+  if (!options.gpu.empty() && options.gpu != kCpu) {
     out = gpu_memory(options.gpu, options.world);
   } else if (options.device_gib > 0) {
     constexpr double kGiB = size_t{1} << 30;
@@ -77,7 +84,7 @@ int print_view(const MemoryOptions& options) {
       {.ranks = options.world,
        .threads = threads_here(static_cast<int>(config.runtime.launch.threads), options.world),
        .device = device_of(options, config),
-       .rates_file = options.rates});
+       .rates = rates_of(options)});
   std::printf("%s%s",
               options.json ? memory_json(view).dump().c_str() : format_memory_view(view).c_str(),
               options.json ? "\n" : "");
@@ -103,7 +110,7 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
       command.add_option("--device-gib", options->device_gib, "says whether a rank fits in so much")
           .from_to(0.001, 1e6);
   const Option gpu = command.add_option("--gpu", options->gpu, "says whether a rank fits on it")
-                         .one_of(gpu_names())
+                         .one_of(machine_names())
                          .excludes(device);
   const Option fit = command
                          .add_option("--fit", options->fit,
@@ -113,7 +120,7 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
   const Option rates =
       command
           .add_option("--rates", options->rates,
-                      "file of rates, for the milliseconds [nominal A100s in nodes of eight]")
+                      "machine or file of rates, for the times [the machine of --gpu, or A100-80]")
           .path()
           .check(not_empty);
   const Option formula =

@@ -120,7 +120,7 @@ void add_sweep_command(const Command& app, ChosenCommand& chosen) {
       "prints the cases with the memory and time that they would take; runs nothing");
   command
       .add_option("--rates", options->rates,
-                  "file of rates for the predicted times, as of fsdp explain [a nominal A100]")
+                  "machine or file of rates for the predicted times, as of fsdp explain [A100-80]")
       .path()
       .check(not_empty)
       .needs(dry_run);

@@ -8,7 +8,7 @@
 
 #include "core/trace.h"
 #include "kernels/meta/meta_backend.h"
-#include "tools/predict/nominal_gpus.h"
+#include "tools/predict/machines.h"
 
 namespace fsdp::tools {
 namespace {
@@ -148,8 +148,22 @@ std::optional<double> CallMeter::time_once(const meta::KernelCall& call) {
   return static_cast<double>(events.back().end_ns - events.front().begin_ns) * 1e-9;
 }
 
+namespace {
+
+constexpr size_t kAlike = 3;  // repetitions that settle a time
+
+// The third least is within a twentieth of the least.
+bool is_settled(std::vector<double> seconds) {
+  if (seconds.size() < kAlike) return false;
+  std::nth_element(seconds.begin(), seconds.begin() + (kAlike - 1), seconds.end());
+  const double least = *std::min_element(seconds.begin(), seconds.begin() + kAlike);
+  return seconds[kAlike - 1] <= 1.05 * least;
+}
+
+}  // namespace
+
 std::optional<double> CallMeter::measure(const meta::KernelCall& call) {
-  constexpr int kMost = 50;  // repetitions
+  constexpr size_t kMost = 50;  // repetitions, if they are alike
   if (spent_s_ > options_.seconds_all) return std::nullopt;
   const auto start = std::chrono::steady_clock::now();
   const auto passed = [&] {
@@ -157,21 +171,42 @@ std::optional<double> CallMeter::measure(const meta::KernelCall& call) {
   };
   const auto first = time_once(call);  // libraries make their code, pages get their memory
   if (!first) return std::nullopt;
-  double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i == 0 || (i < kMost && passed() < options_.seconds_each); ++i) {
-    least = std::min(least, *time_once(call));
+  std::vector<double> seconds;
+  bool goes_on = true;
+  while (goes_on) {
+    seconds.push_back(*time_once(call));
+    const bool enough = passed() >= options_.seconds_each || seconds.size() >= kMost;
+    goes_on = !enough || (!is_settled(seconds) && passed() < 5 * options_.seconds_each);
   }
   spent_s_ += passed();
+  ++measured_;
+  // Of a call that is too long for three nobody knows.
+  if (seconds.size() >= kAlike && !is_settled(seconds)) ++unsettled_;
+  const double least = *std::min_element(seconds.begin(), seconds.end());
+  if (!first_) {
+    first_ = call;
+    first_s_ = least;
+  }
   return least;
 }
 
+bool CallMeter::was_disturbed() {
+  if (!first_) return false;
+  const bool restless = 10 * unsettled_ > measured_;
+  spent_s_ = 0;  // this one is always measured
+  const double again_s = measure(*first_).value_or(first_s_);
+  return restless || again_s < 0.9 * first_s_ || again_s > 1.1 * first_s_;
+}
+
 Rates measured_machine(CallMeter& meter, const std::string& name) {
-  Rates rates = nominal_rates();
-  rates.machine = name;
-  rates.kernel_us = 2;
-  rates.issue_us = 0;
+  const Rates usual = machine_rates(kUsualMachine);  // for what is not measured here
+  Rates rates = {.machine = name,
+                 .kernel_us = 2,
+                 .disk_read = usual.disk_read,
+                 .disk_write = usual.disk_write,
+                 .host_memory_bytes_per_s = meter.is_host() ? 0 : usual.host_memory_bytes_per_s};
   meta::MetaBackend meta;
-  for (auto& [dtype, flops_per_s] : rates.flops_per_s) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
     constexpr int64_t kSide = 768;
     const Shape square = {kSide, kSide};
     const Tensor a = Tensor::empty(meta, square, dtype), b = Tensor::empty(meta, square, dtype);
@@ -180,7 +215,7 @@ Rates measured_machine(CallMeter& meter, const std::string& name) {
     const auto seconds = meter.measure(product);
     FSDP_CHECK(seconds, "[measured machine] a product of {} x {}: could not be measured", kSide,
                kSide);
-    flops_per_s = static_cast<double>(product.cost.flops) / *seconds;
+    rates.flops_per_s[dtype] = static_cast<double>(product.cost.flops) / *seconds;
   }
   constexpr size_t kBytes = size_t{32} << 20;
   const Tensor from = Tensor::empty(meta, Shape{kBytes / 4}, DType::kF32);
@@ -192,7 +227,6 @@ Rates measured_machine(CallMeter& meter, const std::string& name) {
   rates.inside_node = {.latency_us = 20, .bytes_per_s = copied_per_s};
   rates.between_nodes = {.latency_us = 50, .bytes_per_s = 1.25e9};
   rates.host_copy = {.latency_us = 1, .bytes_per_s = copied_per_s};
-  if (meter.is_host()) rates.host_memory_bytes_per_s = 0;
   return rates;
 }
 

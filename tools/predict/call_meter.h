@@ -28,11 +28,15 @@ class CallMeter {
  public:
   CallMeter(Backend& backend, CallMeterOptions options = {});
 
-  // The least of some repetitions: what else the machine does only adds to it. Nothing when it
-  // would take too much memory or time.
+  // The least of some repetitions: what else the machine does only adds to it. They go on until
+  // three are near the least, or five times as long. Nothing when it would take too much memory or
+  // time.
   std::optional<double> measure(const meta::KernelCall& call);
   // One repetition, for whoever spreads them over a run. Nothing as above. Waits.
   std::optional<double> time_once(const meta::KernelCall& call);
+  // Whether something else took time from what was measured: too many calls had no three
+  // repetitions near the least, or the first call takes another time now.
+  bool was_disturbed();
   // The blocks are overwritten by what is timed: puts moderate numbers there again.
   void refill();
   // The host of this backend is the same machine: what one of them computes the other waits for.
@@ -52,6 +56,9 @@ class CallMeter {
   Backend& backend_;
   CallMeterOptions options_;
   double spent_s_ = 0;
+  int64_t measured_ = 0, unsettled_ = 0;  // calls
+  std::optional<meta::KernelCall> first_;
+  double first_s_ = 0;
   Block near_, far_;  // of tensors that stay; that come from memory
   using SpecialKey = std::tuple<TensorRole::Content, DType, std::vector<int64_t>, int64_t>;
   std::map<SpecialKey, Tensor> special_;  // that hold more than numbers

@@ -5,6 +5,7 @@
 
 #include "tools/checkpoint/owned_state.h"
 #include "tools/config/step_shape.h"
+#include "tools/predict/machines.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/predicted_run.h"
 #include "tools/predict/unit_timeline.h"
@@ -53,15 +54,15 @@ std::string describe_batches(const config::TrainConfig& config, const models::Mo
 }
 
 std::string describe_steps(const std::vector<UnitRow>& units, const MetaRun& run,
-                           const CallRates& rates) {
+                           const CallRates& rates, const std::string& remarks) {
   const auto steps = step_timeline(run.last_step(), units);
   const CallRates::Sources& calls = rates.distinct_calls();
   return fmt::format(
       "{}\n{}  on {}; of the distinct calls {} have a row in the file of rates, {} were measured, "
-      "{} are estimated\n\n"
+      "{} are estimated\n{}\n"
       "{}: from top to bottom as the host issues it; what stands in one line overlaps\n{}",
       format_traffic(steps), format_step_time(step_time(run)), rates.rates().machine, calls.rows,
-      calls.measured, calls.estimated,
+      calls.measured, calls.estimated, remarks,
       steps.size() == 1 ? "one step" : "the last micro-step of a step",
       format_timeline(units, steps.back()));
 }
@@ -81,17 +82,42 @@ std::string describe_checkpoint(MetaRun& run, int ranks, const Rates& rates) {
       rates.disk_write.seconds(bytes), rates.disk_read.seconds(bytes));
 }
 
+// What one must know of the times, in lines.
+std::string remarks_on(const RatesChoice& times, bool on_gpu, const CallRates& rates) {
+  std::string out;
+  if (on_gpu && times.rates.empty() && !times.meter) {
+    out += "  neither --gpu nor --rates says which GPU computes: this one was taken\n";
+  }
+  if (times.meter && times.meter->was_disturbed()) {
+    out += "  something else kept the machine busy while it was measured: measure again\n";
+  }
+  const std::string& note = rates.rates().note;
+  if (rates.distinct_calls().estimated > 0 && !note.empty()) out += "  " + note + "\n";
+  return out;
+}
+
+BackendOptions backend_of(const config::TrainConfig& config, const ExplainQuestion& question) {
+  BackendOptions out;
+  const bool on_gpu = question.gpu.empty() ? config.runtime.launch.backend == "cuda"
+                                           : machine_rates(question.gpu).device_gib > 0;
+  if (on_gpu) out.cuda.emplace();
+  return out;
+}
+
 }  // namespace
 
-Explanation explain(const config::TrainConfig& asked, int ranks, const std::string& rates_file,
-                    CallMeter* meter, std::optional<PyTorchLayout> layout) {
+Explanation explain(const config::TrainConfig& asked, const ExplainQuestion& question) {
   config::TrainConfig config = asked;
+  const int ranks = question.ranks;
+  const std::optional<PyTorchLayout>& layout = question.layout;
   // PyTorch's shards are those of the units that its wrap policies make.
   if (layout && !config.fsdp.root) config.fsdp.root = config::RootUnit::kWhole;
   const models::ModelConfig model = model_config(config, vocabulary_of(config));
-  const PlacedOptions session = session_options(config, model, ranks, {});
+  const PlacedOptions session = session_options(config, model, ranks, backend_of(config, question));
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, ranks);
-  const auto rates = call_rates(rates_file, meter);
+  RatesChoice times = question.times;
+  if (times.rates.empty() && !times.meter) times.rates = question.gpu;
+  const auto rates = call_rates(times);
   const auto run = predicted_run(config, session, data_of(config, ranks), ranks, 0, rates);
   const std::vector<UnitRow> units = unit_rows(run->session().sharded());
   std::string text = fmt::format(
@@ -99,7 +125,8 @@ Explanation explain(const config::TrainConfig& asked, int ranks, const std::stri
       format_predicted_memory(*run), describe_checkpoint(*run, ranks, rates->rates()),
       describe_batches(config, model, ranks),
       layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
-      describe_steps(units, *run, *rates));
+      describe_steps(units, *run, *rates,
+                     remarks_on(times, session.backend.cuda.has_value(), *rates)));
   return {std::move(text), rates};
 }
 

@@ -17,10 +17,16 @@ struct Explanation {
   std::string text;                        // of many lines
   std::shared_ptr<const CallRates> rates;  // with what was measured
 };
-// `rates`, `meter`: as of call_rates. `layout`: also the elements that PyTorch would give each
-// rank.
-Explanation explain(const config::TrainConfig& config, int ranks, const std::string& rates,
-                    CallMeter* meter, std::optional<PyTorchLayout> layout = std::nullopt);
+
+struct ExplainQuestion {
+  int ranks = 1;
+  // A machine, on which the ranks are; "": what runtime.backend says.
+  std::string gpu = {};
+  RatesChoice times = {};  // without rates and meter: those of `gpu`
+  // Also the elements that PyTorch would give each rank.
+  std::optional<PyTorchLayout> layout = std::nullopt;
+};
+Explanation explain(const config::TrainConfig& config, const ExplainQuestion& question);
 
 // Of it the model and its units.
 std::string explain_units(const config::TrainConfig& config, int ranks);

@@ -7,9 +7,10 @@
 #include <fmt/ranges.h>
 
 #include "core/text/byte_size.h"
+#include "tools/predict/duration_text.h"
+#include "tools/predict/machines.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_report.h"
-#include "tools/predict/nominal_gpus.h"
 #include "tools/predict/rates_file.h"
 #include "tools/predict/unit_table.h"
 #include "tools/train/model_shape.h"
@@ -20,11 +21,6 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kShownBlocks = 8;
-constexpr const char* kUsualGpu = "A100-80";
-
-// Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN.
-constexpr size_t kContext = 600 * kMiB;
-
 size_t gaps_of(const MetaRun& run) {
   const MemoryUsage usage = run.usage();
   return rest_of(run.device_needed(), usage.total_peak + usage.scratch);
@@ -101,20 +97,21 @@ std::string format_padding(MetaRun& run) {
 
 std::string format_alternatives(const MemoryView& view) {
   std::string out = fmt::format("{:<50}{:>12}{:>12}  {}\n", "if one thing were changed", "MiB",
-                                "ms a step", "what stays of the results");
+                                "a step", "what stays of the results");
   bool said = false;
   const auto as_it_is = [&] {
-    out += fmt::format("  {:<48}{:>12}{:>12.2f}\n", "as it is", mib(view.planned.bytes),
-                       view.planned.run->step_ms());
+    out += fmt::format("  {:<48}{:>12}{:>12}\n", "as it is", mib(view.planned.bytes),
+                       duration_text(1e-3 * view.planned.run->step_ms()));
     said = true;
   };
   for (const Alternative& each : view.alternatives) {
     if (!said && each.bytes >= view.planned.bytes) as_it_is();
-    out += fmt::format("  {:<48}{:>12}{:>12.2f}  {}\n", each.change.text(), mib(each.bytes),
-                       each.ms, describe(each.change.keeps));
+    out += fmt::format("  {:<48}{:>12}{:>12}  {}\n", each.change.text(), mib(each.bytes),
+                       duration_text(1e-3 * each.ms), describe(each.change.keeps));
   }
   if (!said) as_it_is();
-  return out + "ms: predicted, on " + view.machine + "; to compare with each other\n";
+  out += "time: predicted, on " + view.machine + "; to compare with each other\n";
+  return view.machine_note.empty() ? out : out + "note: " + view.machine_note + "\n";
 }
 
 std::string format_verdict(const DeviceMemory& device, size_t needed) {
@@ -133,8 +130,9 @@ std::string format_verdict(const DeviceMemory& device, size_t needed) {
 std::string format_fitting(const FittingChanges& found) {
   std::string out;
   for (const Alternative& each : found.fitting) {
-    out += fmt::format("fits with {}: {}, {:.2f} ms a step ({})\n", each.change.flags(),
-                       byte_size_text(each.bytes), each.ms, describe(each.change.keeps));
+    out += fmt::format("fits with {}: {}, {} a step ({})\n", each.change.flags(),
+                       byte_size_text(each.bytes), duration_text(1e-3 * each.ms),
+                       describe(each.change.keeps));
   }
   if (!out.empty()) return out;
   const MemoryChange& least = found.least.change;
@@ -145,22 +143,19 @@ std::string format_fitting(const FittingChanges& found) {
 
 }  // namespace
 
-std::vector<std::string> gpu_names() {
-  std::vector<std::string> names;
-  for (const NominalGpu& gpu : nominal_gpus()) names.push_back(gpu.name);
-  return names;
-}
-
 DeviceMemory gpu_memory(const std::string& name, int ranks) {
+  const Rates rates = is_machine(name) ? machine_rates(name) : Rates{};
+  FSDP_CHECK(rates.device_gib > 0, "gpu: expected one of {}, got \"{}\"",
+             fmt::join(gpu_names(), ", "), name);
   return {.name = name,
-          .bytes = static_cast<size_t>(nominal_gpu(name).gib * 1024) * kMiB,
+          .bytes = static_cast<size_t>(rates.device_gib * 1024) * kMiB,
           .gpu = name,
-          .context = kContext,
+          .context = static_cast<size_t>(rates.context_mib) * kMiB,
           .nccl = ranks > 1 ? kNcclBytes : 0};
 }
 
 DeviceMemory gpu_of_size(size_t bytes, int ranks) {
-  DeviceMemory out = gpu_memory(kUsualGpu, ranks);
+  DeviceMemory out = gpu_memory(kUsualMachine, ranks);
   out.name = "a GPU";
   out.bytes = bytes;
   return out;
@@ -170,13 +165,13 @@ MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& 
   BackendOptions backend = {.cpu = {.threads = question.threads},
                             .meta = meta::MetaOptions{.keeps_blocks = true}};
   if (question.device && !question.device->gpu.empty()) backend.cuda.emplace();
-  const bool nominal = question.rates_file.empty() && backend.cuda;
-  const auto rates = nominal ? std::make_shared<CallRates>(nominal_rates(question.device->gpu))
-                             : call_rates(question.rates_file, nullptr);
+  const bool of_device = question.rates.empty() && backend.cuda;
+  const auto rates = call_rates({.rates = of_device ? question.device->gpu : question.rates});
   const int ranks = question.ranks;
   const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend, rates);
   MemoryView view = {.planned = plan.run()};
   view.machine = rates->rates().machine;
+  view.machine_note = rates->rates().note;
   view.model = describe_run(view.planned.run->session().model().config(),
                             config.fsdp.options.strategy, ranks) +
                (backend.cuda ? ", a GPU each"

@@ -24,13 +24,12 @@ struct DeviceMemory {
 // "A100-80". Error for others, with the names that there are.
 DeviceMemory gpu_memory(const std::string& name, int ranks);
 DeviceMemory gpu_of_size(size_t bytes, int ranks);
-std::vector<std::string> gpu_names();
 
 struct MemoryQuestion {
   int ranks = 1;
   int threads = 1;  // of a rank, where the CPU computes
   std::optional<DeviceMemory> device = std::nullopt;
-  std::string rates_file = {};  // what calls take; "": nominal GPUs
+  std::string rates = {};  // see RatesChoice; "": of the device's GPU, if it is one
 };
 
 struct MemoryView {
@@ -40,6 +39,7 @@ struct MemoryView {
   std::optional<DeviceMemory> device;
   std::optional<FittingChanges> fitting;  // where the device has too little
   std::string machine;                    // of the milliseconds
+  std::string machine_note;               // see Rates
 };
 
 MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& question);

@@ -8,7 +8,7 @@
 #include "tools/data/sampler.h"
 #include "tools/engine/row_range.h"
 #include "tools/launch/backend_choice.h"
-#include "tools/predict/nominal_gpus.h"
+#include "tools/predict/machines.h"
 
 namespace fsdp::tools {
 
@@ -38,7 +38,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 }
 
 MetaRun::MetaRun(PlacedOptions options, int ranks, int rank, std::shared_ptr<CallRates> rates)
-    : rates_(rates ? std::move(rates) : std::make_shared<CallRates>(nominal_rates())),
+    : rates_(rates ? std::move(rates) : std::make_shared<CallRates>(machine_rates(kUsualMachine))),
       on_gpu_(options.backend.cuda.has_value()),
       world_(comm::make_meta_world(
           ranks, rank, [this](Stream& stream, const comm::MetaCollective& collective) {

@@ -56,7 +56,8 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 class MetaRun {
  public:
   // Loads nothing yet. Of `options.backend` only the kind of device, the CPU's threads and `meta`
-  // matter. `rates` say what the calls of a step take; null: nominal ones, of nominal_rates().
+  // matter. `rates` say what the calls of a step take; null: those of
+  // kUsualMachine.
   MetaRun(PlacedOptions options, int ranks, int rank = 0,
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();

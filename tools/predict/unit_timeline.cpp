@@ -6,10 +6,15 @@
 #include <map>
 #include <set>
 
+#include "tools/predict/duration_text.h"
+
 namespace fsdp::tools {
 namespace {
 
-std::string milliseconds(double ms) { return fmt::format("{:.3f}", ms); }
+// A moment: to the last digit that a duration of the same step has.
+std::string moment_text(double ms, double step_ms) {
+  return fmt::format("{:.{}f}", ms, step_ms >= 1000 ? 0 : step_ms >= 10 ? 1 : 3);
+}
 
 // Of the collectives of a row that computes nothing.
 double first_begin(const StepRow& row) {
@@ -157,10 +162,10 @@ StepTime step_time(const MetaRun& run) {
 
 std::string format_step_time(const StepTime& time) {
   return fmt::format(
-      "predicted step: {} ms = {} computing + {} in sums of norms, flags and losses + {} waiting "
-      "for gathers, reductions and the host\n",
-      milliseconds(time.step_ms), milliseconds(time.compute_ms), milliseconds(time.scalars_ms),
-      milliseconds(time.wait_ms));
+      "predicted step: {} = {} computing + {} in sums of norms, flags and losses + {} waiting for "
+      "gathers, reductions and the host\n",
+      duration_text(1e-3 * time.step_ms), duration_text(1e-3 * time.compute_ms),
+      duration_text(1e-3 * time.scalars_ms), duration_text(1e-3 * time.wait_ms));
 }
 
 std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps) {
@@ -181,10 +186,10 @@ std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps)
     }
   }
   std::string out =
-      fmt::format("{:<26}{:>8}{:>14}{:>13}\n", "collectives of a step", "calls", "MiB", "ms");
+      fmt::format("{:<26}{:>8}{:>14}{:>13}\n", "collectives of a step", "calls", "MiB", "take");
   for (const auto& [kind, total] : totals) {
     out += fmt::format("  {:<24}{:>8}{:>14}{:>13}\n", kind, total.calls, mib(total.bytes),
-                       milliseconds(total.ms));
+                       duration_text(1e-3 * total.ms));
   }
   return totals.empty() ? out + "  none\n" : out;
 }
@@ -200,8 +205,10 @@ std::string format_timeline(const std::vector<UnitRow>& units, const std::vector
     }
     return fmt::format("{}", fmt::join(out, ", "));
   };
-  std::string out = fmt::format("  {:>10}{:>11}  {:<26}{:<36}{}\n", "from ms", "takes ms", "gather",
+  std::string out = fmt::format("  {:>10}{:>11}  {:<26}{:<36}{}\n", "from ms", "takes", "gather",
                                 "compute", "reduce");
+  double step_ms = 0;
+  for (const StepRow& row : rows) step_ms = std::max({step_ms, row.end_ms, last_end(row)});
   bool gap = false;
   for (const StepRow& row : rows) {
     const bool middle = row.unit > kShown && row.unit + kShown < units.size();
@@ -211,9 +218,10 @@ std::string format_timeline(const std::vector<UnitRow>& units, const std::vector
     const bool waits = row.pass.empty() && !row.gathers.empty();
     const double begin_ms = row.pass.empty() ? first_begin(row) : row.begin_ms;
     const double takes_ms = row.pass.empty() ? last_end(row) - begin_ms : row.end_ms - begin_ms;
-    std::string line = fmt::format(
-        "  {:>10}{:>11}  {:<26}{:<36}{}", milliseconds(begin_ms), milliseconds(takes_ms),
-        names(row.gathers), waits ? "(waits for the gather)" : row.compute, names(row.reduces));
+    std::string line =
+        fmt::format("  {:>10}{:>11}  {:<26}{:<36}{}", moment_text(begin_ms, step_ms),
+                    duration_text(1e-3 * takes_ms), names(row.gathers),
+                    waits ? "(waits for the gather)" : row.compute, names(row.reduces));
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return out;

@@ -63,7 +63,7 @@ std::string full_size_text(const FullSizeCase& full) {
 CasePrediction predict_case(const config::TrainConfig& config, int ranks,
                             const std::string& rates_file) {
   const int threads = threads_here(static_cast<int>(config.runtime.launch.threads), ranks);
-  const auto rates = call_rates(rates_file, nullptr);
+  const auto rates = call_rates({.rates = rates_file});
   const RunPlan plan = plan_of(config, ranks, {.cpu = {.threads = threads}}, rates);
   const PlannedRun planned = plan.run();
   return {.device = on_device(planned),

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
-#include "tools/predict/nominal_gpus.h"
+#include "tools/predict/machines.h"
 
 namespace fsdp::tools {
 namespace {
@@ -51,12 +51,26 @@ TEST_CASE("link rate: calls from which no link follows") {
   CHECK(test::contains(test::error_of([] { fit_link({}); }), "of several sizes, got 0"));
 }
 
+TEST_CASE("link rate: what is measured here takes the place of what others measured") {
+  Rates rates = machine_rates("H100-EFA");
+  CHECK(!rates.measured_bus.empty());
+  set_link(rates, {.latency_us = 3, .bytes_per_s = 8e9}, {"a", "a"});
+  CHECK(rates.measured_bus.empty());
+  CHECK(!rates.sources.contains("measured_bus"));
+  CHECK(!rates.sources.contains("inside_node.hop_us"));
+  CHECK(rates.sources.at("inside_node") == "measured by bench comm");
+  CHECK(rates.sources.contains("between_nodes.hop_us"));
+  Rates plain;
+  set_link(plain, {.latency_us = 3, .bytes_per_s = 8e9}, {"a", "a"});
+  CHECK(plain.sources.empty());
+}
+
 TEST_CASE("link rate: a host's ranks share its links") {
-  Rates rates = nominal_rates();
+  Rates rates = machine_rates(kUsualMachine);
   const LinkRate link = {.latency_us = 3, .bytes_per_s = 8e9};
   CHECK(set_link(rates, link, {"a", "a", "a"}) == "inside_node");
   CHECK(rates.inside_node == link);
-  CHECK(rates.between_nodes == nominal_rates().between_nodes);
+  CHECK(rates.between_nodes == machine_rates(kUsualMachine).between_nodes);
   CHECK(set_link(rates, link, {"a", "a", "b", "b"}) == "between_nodes");
   CHECK(rates.between_nodes == LinkRate{3, 4e9});
   // What was measured is what is predicted: 2 nodes of 2 ranks.

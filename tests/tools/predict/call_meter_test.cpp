@@ -2,7 +2,9 @@
 #include "tools/predict/call_meter.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -111,6 +113,39 @@ TEST_CASE("call meter: what takes too much memory or time is not measured") {
   while (brief.measure(described.product(64)) && measured < 100000) ++measured;
   CHECK(measured > 0);
   CHECK(measured < 100000);
+}
+
+// A call that takes as many milliseconds as `next` says.
+meta::KernelCall sleeping(std::function<int()> next) {
+  return {.kernel = "sleep", .prepare = [next](meta::CallTensors&) -> meta::KernelRun {
+            return [next](Backend& backend, Stream& stream) {
+              const std::chrono::milliseconds pause(next());
+              backend.host_task(stream, "sleep", 0, [=] { std::this_thread::sleep_for(pause); });
+            };
+          }};
+}
+
+TEST_CASE("call meter: repetitions until three are alike; else something disturbs them") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu, {.cache_bytes = 1 << 12, .seconds_each = 0.2});
+  int calls = 0, slower = 0;
+  CHECK(*meter.measure(sleeping([&] { return ++calls, 10; })) >= 0.01);
+  CHECK(calls >= 1 + 3);  // one to begin with, three that are alike
+  calls = 0;
+  const double least = *meter.measure(sleeping([&] { return ++calls, slower += 2; }));
+  CHECK(least >= 0.004);
+  CHECK(calls > 4);              // 4, 6, 8, 10 ms and more, for a second
+  CHECK(meter.was_disturbed());  // by one of two calls
+}
+
+TEST_CASE("call meter: the first call takes another time at the end than at first") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu, {.cache_bytes = 1 << 12, .seconds_each = 0.02});
+  CHECK(!meter.was_disturbed());  // nothing was measured
+  int ms = 20;
+  meter.measure(sleeping([&] { return ms; }));
+  ms = 10;
+  CHECK(meter.was_disturbed());
 }
 
 TEST_CASE("call meter: this machine") {

@@ -3,13 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include "tools/predict/nominal_gpus.h"
-
 namespace fsdp::tools {
 namespace {
 
 Rates test_rates() {
-  Rates rates = nominal_rates();
+  Rates rates;
   rates.flops_per_s = {{DType::kF32, 1e9}, {DType::kBF16, 4e9}};
   rates.memory_bytes_per_s = 1e8;
   rates.kernel_us = 2;

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
-#include "tools/predict/nominal_gpus.h"
+#include "tools/predict/machines.h"
 
 namespace fsdp::tools {
 namespace {
@@ -18,7 +18,8 @@ Explanation explained(int ranks, const std::vector<config::Override>& overrides,
       "model.model_type=llama", "model.hidden_size=24",    "model.layers=2", "model.heads=2",
       "data.train=[text.txt]",  "data.sequence_length=16", "train.steps=3"};
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return explain(config::read_config("", all), ranks, rates, nullptr, layout);
+  return explain(config::read_config("", all),
+                 {.ranks = ranks, .times = {.rates = rates}, .layout = layout});
 }
 
 TEST_CASE("explanation: ranks, their groups, and a batch that is too small for them") {
@@ -49,7 +50,7 @@ TEST_CASE("explanation: the units alone are those of the whole") {
 TEST_CASE("explanation: where the times come from, and the last of several micro-steps") {
   const test::TempFolder folder;
   const std::string file = (folder / "rates.json").string();
-  Rates rates = nominal_rates();
+  Rates rates = machine_rates(kUsualMachine);
   rates.machine = "a machine";
   write_rates(file, rates);
   const Explanation said = explained(2, {"train.batch=4", "train.micro_steps=2"}, file);
@@ -65,7 +66,30 @@ TEST_CASE("explanation: where the times come from, and the last of several micro
   CHECK(contains(said.text, "\nthe last micro-step of a step: from top to bottom"));
   const std::string one = explained(2, {"train.batch=4"}).text;
   CHECK(contains(one, "\none step: from top to bottom"));
-  CHECK(contains(one, "  on " + nominal_rates().machine + "; of the distinct calls"));
+  CHECK(contains(one, "  on " + machine_rates(kUsualMachine).machine + "; of the distinct calls"));
+}
+
+TEST_CASE("explanation: on a GPU, whose memory and times these are") {
+  const auto on = [](const std::string& gpu, const std::vector<config::Override>& overrides) {
+    std::vector<config::Override> all = {
+        "model.model_type=llama", "model.hidden_size=24",    "model.layers=2", "model.heads=2",
+        "data.train=[text.txt]",  "data.sequence_length=16", "train.steps=3",  "train.batch=4"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return explain(config::read_config("", all), {.ranks = 2, .gpu = gpu}).text;
+  };
+  const std::string h100 = on("H100", {}), cpu = on("cpu", {}), plain = on("", {});
+  CHECK(contains(h100, "  on an H100, eight in a machine; of the distinct calls"));
+  CHECK(contains(h100,
+                 "\n  products and attention as other programs' kernels reach them: this "
+                 "program was never measured on a GPU\n"));
+  CHECK(!contains(h100, "neither --gpu nor --rates"));
+  CHECK(contains(cpu, "  on a CPU of two cores with AVX-512; "));
+  CHECK(!contains(cpu, "never measured"));
+  CHECK(!contains(plain, "neither --gpu nor --rates"));
+  CHECK(contains(on("", {"runtime.backend=cuda"}),
+                 "\n  neither --gpu nor --rates says which GPU computes: this one was taken\n"));
+  CHECK(!contains(on("L40", {"runtime.backend=cuda"}), "neither --gpu nor --rates"));
+  CHECK(contains(test::error_of([&] { on("H10", {}); }), "expected one of V100-16, "));
 }
 
 TEST_CASE("explanation: PyTorch's layout where it is asked for") {

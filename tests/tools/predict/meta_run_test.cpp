@@ -11,7 +11,6 @@
 #include "tests/support/memory_cases.h"
 #include "tests/support/tiny_models.h"
 #include "tools/predict/memory_report.h"
-#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {
@@ -83,8 +82,7 @@ TEST_CASE("the moment of the peak, and phases") {
 
 // A kernel takes a microsecond, a collective `collective_us`, whatever their size.
 std::shared_ptr<CallRates> even_rates(double collective_us) {
-  Rates rates = nominal_rates();
-  rates.issue_us = 0;
+  Rates rates = {.flops_per_s = {{DType::kF32, 1e30}}, .memory_bytes_per_s = 1e30};
   rates.inside_node = {.latency_us = collective_us, .bytes_per_s = 1e30};
   rates.host_copy = {.latency_us = 1, .bytes_per_s = 1e30};
   return std::make_shared<CallRates>(rates, [](const meta::KernelCall&) { return 1e-6; });

@@ -1,0 +1,21 @@
+# The files of rates in tools/predict/machines become texts in the program: build/machine_files.cpp
+# defines tools/predict/machine_files.h. Written when cmake runs, which a change of a file makes it do.
+set(machines V100-16 V100-32 L40 A100-40 A100-80 DGX-A100 H100 H100-cublaslt H100-EFA H100-500W H200 B200 cpu)
+set(machine_source "// Written by the build.\n#include \"tools/predict/machine_files.h\"\n\n\
+namespace fsdp::tools {\n\nstd::vector<MachineFile> machine_files() {\n  return {\n")
+foreach(machine IN LISTS machines)
+  set(path ${PROJECT_SOURCE_DIR}/tools/predict/machines/${machine}.json)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} content)
+  string(APPEND machine_source "      {\"${machine}\", R\"machine_file(${content})machine_file\"},\n")
+endforeach()
+string(APPEND machine_source "  };\n}\n\n}  // namespace fsdp::tools\n")
+set(machine_output ${PROJECT_BINARY_DIR}/machine_files.cpp)
+set(machine_written "")
+if(EXISTS ${machine_output})
+  file(READ ${machine_output} machine_written)
+endif()
+if(NOT machine_written STREQUAL machine_source)
+  file(WRITE ${machine_output} "${machine_source}")
+endif()
+target_sources(fsdp_tools_predict PRIVATE ${machine_output})

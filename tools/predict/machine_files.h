@@ -1,0 +1,16 @@
+// The files of tools/predict/machines as texts, in the order of tools/cmake/MachineFiles.cmake,
+// which writes their definition when the program is built. What they say: machines.h.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace fsdp::tools {
+
+struct MachineFile {
+  std::string_view name;  // "H100"
+  std::string_view text;  // a file of rates
+};
+std::vector<MachineFile> machine_files();
+
+}  // namespace fsdp::tools
