@@ -3,6 +3,7 @@
 // core/kernel_args.h. The loops: activation.cpp.
 #pragma once
 
+#include <cmath>
 #include <numbers>
 
 #include "kernels/cpu/vector_math.h"
@@ -56,7 +57,9 @@ struct GeluErf {
   template <typename A>
   static A derivative(A x) {
     constexpr A kDensity = A(0.5 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
-    return phi(x) + x * kDensity * simd_exp(A(-0.5) * (x * x));
+    // Either product could be the one that is fused with the sum: a vector's choice and that of the
+    // loop for the rest of a row would differ in the last bit.
+    return std::fma(x * kDensity, simd_exp(A(-0.5) * (x * x)), phi(x));
   }
 };
 
