@@ -6,7 +6,7 @@
 // Requirements: S0.3, S1.9, S4.10.
 #include <doctest/doctest.h>
 
-#include "tests/support/sharded_run.h"
+#include "tests/support/removed_waits.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;
@@ -122,8 +122,10 @@ TEST_CASE("parity: in the order of the collectives a run is close to one rank, a
     const RunResult result = train(spec);
     CHECK(loss_difference(result, expected) <= tolerance);
     CHECK(norm_difference(result, expected) <= tolerance);
-    // Of a small gradient AdamW makes a whole step: the rounding of one counts for more.
-    CHECK(largest_difference(result.parameters, expected.parameters) <= 2 * tolerance);
+    // That build's products are Eigen's. Of a small gradient AdamW makes a whole step, whose last
+    // digits are those of the gradient.
+    const double of_parameters = kThreadSanitizer ? 2 * tolerance : tolerance;
+    CHECK(largest_difference(result.parameters, expected.parameters) <= of_parameters);
     if (spec.ranks == 3 || is_hybrid(spec.fsdp.strategy)) CHECK((train(spec) == result));
   });
 }
