@@ -87,10 +87,39 @@ Formula accelerate() {
           }};
 }
 
+// Its table rounds: for 7B it has 120, 60, 16, 10, 6 and 4 GB.
+Formula llamafactory() {
+  return {.name = "llamafactory",
+          .about = "LLaMA-Factory's README, hardware requirement: of all GPUs together, estimated",
+          .symbols = {{"x", "parameters", 7e9}},
+          .lines = [](const FormulaNumbers& n) -> std::vector<FormulaLine> {
+            const double x = n("x");
+            return {{"full", "18 x: bf16 or fp16 beside 32 bits", 18 * x},
+                    {"full_pure_bf16", "8 x", 8 * x},
+                    {"freeze_or_lora", "2 x: frozen weights in 16 bits", 2 * x},
+                    {"qlora_8", "x", x},
+                    {"qlora_4", "x / 2", x / 2},
+                    {"qlora_2", "x / 4", x / 4}};
+          }};
+}
+
+Formula alpaca() {
+  return {
+      .name = "alpaca",
+      .about = "Stanford Alpaca's README: 7 x 4 x 4 = 112 GB for a 7B model, fine-tuned naively",
+      .symbols = {{"psi", "parameters", 7e9},
+                  {"bytes", "of a number", 4},
+                  {"copies", "weights, gradients and two moments", 4}},
+      .lines = [](const FormulaNumbers& x) -> std::vector<FormulaLine> {
+        const double all = x("psi") * x("bytes") * x("copies");
+        return {{"states", "psi x bytes x copies", all}};
+      }};
+}
+
 }  // namespace
 
 std::vector<Formula> sharding_formulas() {
-  return {seed002(), zero(), fsdp2_bound(), accelerate()};
+  return {seed002(), zero(), fsdp2_bound(), accelerate(), llamafactory(), alpaca()};
 }
 
 }  // namespace fsdp::tools

@@ -89,5 +89,12 @@ TEST_CASE("formula accelerate: bert-base-cased") {
   CHECK(printed("accelerate", {}, {"adam_f32"}, kGiB, 2) == "1.61");
 }
 
+TEST_CASE("formulas llamafactory and alpaca: what their READMEs say") {
+  CHECK(printed("llamafactory", {"x=70e9"},
+                {"full", "full_pure_bf16", "freeze_or_lora", "qlora_8", "qlora_4", "qlora_2"}, kGB,
+                1) == "1260.0 560.0 140.0 70.0 35.0 17.5");
+  CHECK(printed("alpaca", {}, {"states"}, kGB, 0) == "112");
+}
+
 }  // namespace
 }  // namespace fsdp::test
