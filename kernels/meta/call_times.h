@@ -17,7 +17,7 @@ class CallTimes {
   virtual double host_copy_seconds(int64_t bytes) = 0;  // to the host or from it
   // Between memory and a file of the node's disk.
   virtual double file_seconds(int64_t bytes, bool writes) = 0;
-  virtual double issue_seconds() const = 0;  // of the host, for any call
+  virtual double issue_seconds() = 0;  // of the host, for the call that was asked for last
   // The share of their speed that a device's kernels lose while a collective runs, which takes
   // processors and memory bandwidth from them. Below 1.
   virtual double interference() const { return 0; }

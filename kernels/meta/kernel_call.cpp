@@ -97,7 +97,10 @@ void describe(const std::vector<TensorForm>& forms, std::string words, KernelCal
       words += fmt::format("{}{}", words.empty() ? "" : ", ", form.role.word);
     }
     if (!form.role.is_size) continue;
-    if (call.shape.empty()) call.dtype = form.dtype;
+    if (call.shape.empty()) {
+      call.dtype = form.dtype;
+      call.elements = form.shape.numel();
+    }
     call.shape += (call.shape.empty() ? "" : ", ") + size_text(form, call.dtype);
   }
   if (!words.empty()) call.shape += "; " + words;

@@ -33,6 +33,7 @@ struct KernelCall {
   std::string_view kernel;  // as in traces: "adamw"
   std::string shape = {};   // "256 x 768, 768 x 2304; bias"
   DType dtype = DType::kF32;
+  int64_t elements = 0;  // of the first tensor that says how much work there is
   Cost cost;
   std::optional<MatmulExtents> product = {};       // of matmul
   std::optional<AttentionExtents> attention = {};  // of attention, forward or backward

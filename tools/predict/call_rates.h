@@ -18,7 +18,7 @@ namespace fsdp::tools {
 // Seconds of a call on this machine; nothing where that would take too much time or memory.
 using MeasureCall = std::function<std::optional<double>(const meta::KernelCall& call)>;
 
-class CallRates final : public meta::CallTimes {
+class CallRates : public meta::CallTimes {
  public:
   // `percentile`: of the time of collectives, where that was measured (fabric_model.h).
   explicit CallRates(Rates rates, MeasureCall measure = {}, double percentile = 50);
@@ -28,7 +28,7 @@ class CallRates final : public meta::CallTimes {
   bool host_is_device() const override { return rates_.host_memory_bytes_per_s == 0; }
   double host_copy_seconds(int64_t bytes) override;
   double file_seconds(int64_t bytes, bool writes) override;
-  double issue_seconds() const override { return rates_.issue_us * 1e-6; }
+  double issue_seconds() override { return rates_.issue_us * 1e-6; }
   double interference() const override { return rates_.interference; }
   double collective_seconds(const comm::MetaCollective& collective) const;
 

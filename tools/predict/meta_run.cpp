@@ -81,7 +81,9 @@ std::vector<meta::MetaBackend*> MetaRun::backends() {
 
 void MetaRun::note(const meta::MetaCall& call) {
   if (call.name == "allocate") {
-    FSDP_CHECK(most_ == 0 || needed() <= most_, "more than {} bytes are needed", most_);
+    if (most_ > 0 && needed() > most_) {
+      throw TooMuchMemory(fmt::format("more than {} bytes are needed", most_));
+    }
     return note_peak(call.scope);
   }
   if (!recording_) return;

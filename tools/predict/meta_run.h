@@ -53,6 +53,12 @@ struct PhaseMemory {
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
                       int ranks, int64_t rows_per_pass = 0, bool masked = false);
 
+// Of a run that was to stop there.
+class TooMuchMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 class MetaRun {
  public:
   // Loads nothing yet. Of `options.backend` only the kind of device, the CPU's threads and `meta`
@@ -64,7 +70,8 @@ class MetaRun {
 
   // Batches from now on have a mask of padding.
   void hide_padding() { masked_ = true; }
-  // From now on, Error once needed() is more; 0: never. For a search that only asks what fits.
+  // From now on, TooMuchMemory once needed() is more; 0: never. For a search that only asks what
+  // fits.
   void stop_above(size_t bytes) { most_ = bytes; }
   // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
   // no values.

@@ -62,7 +62,8 @@ struct Rates {
   std::string machine;  // for people
   std::string note;     // what one must know of its numbers; "": nothing
   // ---- The device ----
-  std::map<DType, double> flops_per_s;  // of matrix products without end, by operands' dtype
+  std::map<DType, double> flops_per_s;       // of matrix products without end, by operands' dtype
+  std::map<DType, double> peak_flops_per_s;  // of the data sheet, for utilizations; may be empty
   ProductHalves product_half;
   int multiprocessors = 0;  // 0: products of any size fill the device
   AttentionRate attention;

@@ -133,6 +133,9 @@ void read_products(Keys& keys, Rates& rates) {
   rates.flops_per_s = read_by_dtype(products, keys.of("flops_per_s"));
   FSDP_CHECK(rates.flops_per_s.contains(DType::kF32), "{}: expected a key \"f32\" at least, got {}",
              keys.of("flops_per_s"), got(products));
+  if (const Json* const peak = keys.find("peak_flops_per_s")) {
+    rates.peak_flops_per_s = read_by_dtype(*peak, keys.of("peak_flops_per_s"));
+  }
   if (const Json* const half = keys.find("product_half")) {
     Keys extents(*half, keys.of("product_half"));
     rates.product_half = {.m = extents.number("m", true),
@@ -171,6 +174,9 @@ void read_device(Keys& keys, Rates& rates) {
 
 void write_device(const Rates& rates, Json& json) {
   json["flops_per_s"] = json_of(rates.flops_per_s);
+  if (!rates.peak_flops_per_s.empty()) {
+    json["peak_flops_per_s"] = json_of(rates.peak_flops_per_s);
+  }
   const ProductHalves& half = rates.product_half;
   if (half != ProductHalves{}) {
     json["product_half"] = Json{{"m", half.m}, {"n", half.n}, {"k", half.k}};

@@ -50,7 +50,7 @@ class Listener final : public CallTimes {
   double file_seconds(int64_t bytes, bool writes) override {
     return static_cast<double>(bytes) * (writes ? 8e-3 : 4e-3);
   }
-  double issue_seconds() const override { return 0; }
+  double issue_seconds() override { return 0; }
 
  private:
   std::function<void(const KernelCall&)> heard_;

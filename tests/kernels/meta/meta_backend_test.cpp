@@ -87,7 +87,7 @@ class FixedTimes : public CallTimes {
   double file_seconds(int64_t bytes, bool writes) override {
     return static_cast<double>(bytes) * (writes ? 8e-3 : 4e-3);
   }
-  double issue_seconds() const override { return issue_s_; }
+  double issue_seconds() override { return issue_s_; }
 
  private:
   double issue_s_;

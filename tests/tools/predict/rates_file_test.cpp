@@ -65,7 +65,8 @@ TEST_CASE("rates file: all that is written is read again") {
 TEST_CASE("rates file: mistakes") {
   CHECK(
       refused([](Json& j) { j["speed"] = 3; }) ==
-      ": unknown key \"speed\"; known: machine, note, flops_per_s, product_half, multiprocessors, "
+      ": unknown key \"speed\"; known: machine, note, flops_per_s, peak_flops_per_s, product_half, "
+      "multiprocessors, "
       "attention, memory_bytes_per_s, kernel_us, ramp_us, issue_us, power, device_gib, "
       "context_mib, interference, ranks_per_node, inside_node, between_nodes, measured_bus, "
       "host_copy, disk_read, disk_write, host_memory_bytes_per_s, calls, sources");
