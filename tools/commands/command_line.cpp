@@ -153,6 +153,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_bench_command(program, result.command);
   add_explain_command(program, result.command);
   add_memory_command(program, result.command);
+  add_plan_command(program, result.command);
   add_sweep_command(program, result.command);
   add_compare_command(program, result.command);
   add_trace_command(program, result.command);

@@ -37,6 +37,7 @@ void add_verify_command(const Command& app, ChosenCommand& chosen);
 void add_bench_command(const Command& app, ChosenCommand& chosen);
 void add_explain_command(const Command& app, ChosenCommand& chosen);
 void add_memory_command(const Command& app, ChosenCommand& chosen);
+void add_plan_command(const Command& app, ChosenCommand& chosen);
 void add_sweep_command(const Command& app, ChosenCommand& chosen);
 void add_compare_command(const Command& app, ChosenCommand& chosen);
 void add_trace_command(const Command& app, ChosenCommand& chosen);

@@ -36,6 +36,7 @@ std::string title_of(const Report& report) {
   for (const RunView& run : report.runs) {
     if (report.sweeps.empty()) add(run.name);
   }
+  for (const PlanView& plan : report.plans) add(plan.file.stem().string());
   constexpr size_t kMost = 100;
   return text_cell(out, kMost).text;
 }
@@ -55,6 +56,12 @@ std::string sweeps_html(const Report& report) {
                   "<h3>speed-up over ranks</h3></div></div>\n",
                   i);
   }
+  return out;
+}
+
+std::string plans_html(const Report& report) {
+  std::string out;
+  for (const PlanView& plan : report.plans) out += paragraph(plan.file.string()) + plan_html(plan);
   return out;
 }
 
@@ -78,6 +85,7 @@ struct Section {
 std::vector<Section> sections_of(const Report& report, double now) {
   const auto& runs = report.runs;
   std::vector<Section> out;
+  if (!report.plans.empty()) out.push_back({"plan", "Plan", plans_html(report)});
   if (!report.sweeps.empty()) out.push_back({"sweep", "Sweep", sweeps_html(report)});
   if (runs.empty()) return out;
   PageRoom memory, timelines;
@@ -100,7 +108,8 @@ std::string body_of(const Report& report, double now) {
     links += fmt::format("<a href=\"#{}\">{}</a>\n", id, title);
     sections += section(id, title, html);
   }
-  if (report.runs.empty()) sections += note("No run of the sweep has begun.");
+  if (report.runs.empty() && !report.sweeps.empty())
+    sections += note("No run of the sweep has begun.");
   return "<nav>" + links + "</nav>\n" + sections;
 }
 
@@ -120,6 +129,10 @@ Report read_report(const std::vector<fs::path>& folders) {
   std::vector<fs::path> own, of_sweeps;
   std::map<fs::path, std::string> ends;
   for (const fs::path& folder : folders) {
+    if (is_there(folder) && !is_folder(folder)) {
+      out.plans.push_back(read_plan_view(folder));
+      continue;
+    }
     FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
     if (!is_sweep_folder(folder)) {
       own.push_back(folder);

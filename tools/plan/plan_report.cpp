@@ -1,0 +1,261 @@
+// Contract: tools/plan/plan_report.h.
+#include "tools/plan/plan_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/text/byte_size.h"
+#include "tools/config/config_values.h"
+#include "tools/config/key_values.h"
+#include "tools/predict/duration_text.h"
+#include "tools/predict/machines.h"
+#include "tools/report/text_table.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+// "hybrid_shard of 8, recompute full": what distinguishes the job from others of the plan.
+std::string settings_text(const PlannedJob& job) {
+  const config::TrainConfig& config = job.config;
+  std::string out(comm::choice_name(config.fsdp.options.strategy));
+  if (config.fsdp.shard_size > 0) out += fmt::format(" of {}", config.fsdp.shard_size);
+  if (RecomputeMode mode = config.train.recompute.mode; mode != RecomputeMode::kNone) {
+    out += fmt::format(", recompute {}",
+                       config::Value(&mode, config::type_of<RecomputeMode>()).text());
+  }
+  if (config.fsdp.options.offload != comm::Offload::kNone) {
+    out += fmt::format(", offload {}", comm::choice_name(config.fsdp.options.offload));
+  }
+  if (config.fsdp.prefetch_depth > 1) {
+    out += fmt::format(", prefetch {}", config.fsdp.prefetch_depth);
+  }
+  return out;
+}
+
+std::string gib(size_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / (size_t{1} << 30));
+}
+
+std::string fits_text(const PlanQuestion& question, const PlannedJob& job) {
+  const size_t most = memory_limit_of(question, job.gpus);
+  return most == 0 ? "-" : job.peak_bytes <= most ? "yes" : "NO";
+}
+
+TextTable table_of(const Plan& plan) {
+  const PlanQuestion& question = plan.question;
+  TextTable table = {.heads = {"settings", "nodes", "GPUs", "rows x micro-steps", "step",
+                               "tokens/s/GPU", "MFU", "waits", "GiB", "fits", "bound by"},
+                     .rows = {}};
+  if (question.failures_per_gpu_day > 0) {
+    table.heads.insert(table.heads.end(), {"useful", "save every"});
+  }
+  if (question.tokens > 0) table.heads.insert(table.heads.end(), {"days", "GPU hours"});
+  if (question.tokens > 0 && question.price_per_gpu_hour > 0) table.heads.emplace_back("cost");
+  for (const PlannedJob& job : plan.found.best) {
+    std::vector<std::string> row = {settings_text(job),
+                                    std::to_string(job.settings.nodes),
+                                    std::to_string(job.gpus),
+                                    job.shape,
+                                    duration_text(job.step_s),
+                                    fmt::format("{:.0f}", job.tokens_per_s_gpu()),
+                                    job.mfu ? percent(*job.mfu) : "-",
+                                    duration_text(job.shares.waiting_s()),
+                                    gib(job.peak_bytes),
+                                    fits_text(question, job),
+                                    job.bound};
+    if (question.failures_per_gpu_day > 0) {
+      row.push_back(percent(job.useful_share));
+      row.push_back(duration_text(*job.checkpoint_every_s));
+    }
+    if (job.days) {
+      row.push_back(fmt::format("{:.3g}", *job.days));
+      row.push_back(fmt::format("{:.0f}", *job.days * 24 * job.gpus));
+    }
+    if (job.cost) row.push_back(fmt::format("{:.0f}", *job.cost));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// Lines that all jobs have once; those of some with their place in the table.
+std::string format_warnings(const std::vector<PlannedJob>& jobs) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<size_t>> places;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    for (const std::string& warning : jobs[i].warnings) {
+      if (!places.contains(warning)) order.push_back(warning);
+      places[warning].push_back(i + 1);
+    }
+  }
+  std::string out;
+  for (const std::string& warning : order) {
+    const std::vector<size_t>& rows = places[warning];
+    out += rows.size() == jobs.size()
+               ? fmt::format("note: {}\n", warning)
+               : fmt::format("note: row {}: {}\n", fmt::join(rows, ", "), warning);
+  }
+  return out;
+}
+
+std::string format_search(const SearchResult& found) {
+  std::string out = fmt::format("{} candidates: {} runs", found.candidates, found.runs);
+  for (const auto& [why, count] : found.left_out) out += fmt::format("; {} {}", count, why);
+  return out + "\n";
+}
+
+Json json_of(const PlanQuestion& question, const PlannedJob& job) {
+  Json settings = Json::object(), warnings(Json::Array{});
+  for (const std::string& text : job.settings.overrides) {
+    const size_t mark = text.find('=');
+    settings[text.substr(0, mark)] = text.substr(mark + 1);
+  }
+  for (const std::string& warning : job.warnings) warnings.push_back(warning);
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json(nullptr);
+  };
+  const size_t most = memory_limit_of(question, job.gpus);
+  const Json fits = most == 0 ? Json(nullptr) : Json(job.peak_bytes <= most);
+  const StepShares& shares = job.shares;
+  return {{"nodes", job.settings.nodes},
+          {"gpus", job.gpus},
+          {"config", settings},
+          {"settings", settings_text(job)},
+          {"step_s", job.step_s},
+          {"tokens_per_step", job.tokens_per_step},
+          {"tokens_per_s_gpu", job.tokens_per_s_gpu()},
+          {"mfu", or_null(job.mfu)},
+          {"exposed_s", shares.waiting_s()},
+          {"shares",
+           {{"products_s", shares.products_s},
+            {"passes_s", shares.passes_s},
+            {"gather_s", shares.gather_s},
+            {"reduce_s", shares.reduce_s},
+            {"transfer_s", shares.transfer_s},
+            {"host_s", shares.host_s}}},
+          {"latency_s", job.latency_s},
+          {"peak_bytes", job.peak_bytes},
+          {"fits", fits},
+          {"host_bytes", job.host_bytes},
+          {"bound", job.bound},
+          {"days", or_null(job.days)},
+          {"cost", or_null(job.cost)},
+          {"useful_share", job.useful_share},
+          {"checkpoint_s", job.checkpoint_s},
+          {"checkpoint_every_s", or_null(job.checkpoint_every_s)},
+          {"warnings", warnings}};
+}
+
+}  // namespace
+
+std::string why_faster(const PlannedJob& a, const PlannedJob& b) {
+  struct Part {
+    const char* what;
+    double StepShares::*share;
+  };
+  constexpr std::array kParts = {
+      Part{"in products and attention", &StepShares::products_s},
+      Part{"in kernels that move memory", &StepShares::passes_s},
+      Part{"waiting for gathers", &StepShares::gather_s},
+      Part{"waiting for reductions", &StepShares::reduce_s},
+      Part{"waiting for copies to and from the host", &StepShares::transfer_s},
+      Part{"waiting for the host", &StepShares::host_s}};
+  // Of GPUs times seconds, so that jobs on other numbers of GPUs compare.
+  const double scale = static_cast<double>(b.gpus) / a.gpus * a.tokens_per_step / b.tokens_per_step;
+  std::vector<std::pair<double, const char*>> more;
+  for (const Part& part : kParts) {
+    more.emplace_back(b.shares.*part.share * scale - a.shares.*part.share, part.what);
+  }
+  std::stable_sort(more.begin(), more.end(), [](const auto& x, const auto& y) {
+    return std::abs(x.first) > std::abs(y.first);
+  });
+  std::vector<std::string> texts;
+  for (const auto& [seconds, what] : more) {
+    if (std::abs(seconds) < 1e-3 * a.step_s) continue;
+    texts.push_back(
+        fmt::format("{}{} {}", seconds < 0 ? "-" : "+", duration_text(std::abs(seconds)), what));
+  }
+  return texts.empty() ? "the same within a thousandth of a step"
+                       : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string short_yaml(const config::TrainConfig& config) {
+  const auto usual = config::key_values(config::TrainConfig{});
+  std::string out;
+  std::vector<std::string> open;  // sections
+  for (const auto& pair : config::key_values(config)) {
+    if (std::find(usual.begin(), usual.end(), pair) != usual.end()) continue;
+    std::vector<std::string> parts(1);
+    for (const char c : pair.first) {
+      if (c == '.') {
+        parts.emplace_back();
+      } else {
+        parts.back() += c;
+      }
+    }
+    const std::string name = parts.back();
+    parts.pop_back();
+    size_t same = 0;
+    while (same < std::min(open.size(), parts.size()) && open[same] == parts[same]) ++same;
+    for (size_t depth = same; depth < parts.size(); ++depth) {
+      out += fmt::format("{:{}}{}:\n", "", 2 * depth, parts[depth]);
+    }
+    out += fmt::format("{:{}}{}: {}\n", "", 2 * parts.size(), name, pair.second);
+    open = std::move(parts);
+  }
+  return out;
+}
+
+std::string format_plan(const Plan& plan) {
+  const PlanQuestion& question = plan.question;
+  const std::vector<PlannedJob>& jobs = plan.found.best;
+  std::string out = fmt::format("{}\non {}; {} in a node\n", plan.model, question.rates.machine,
+                                question.rates.ranks_per_node);
+  for (const std::string& note : plan.notes) out += "note: " + note + "\n";
+  if (!question.rates.note.empty()) out += "note: " + question.rates.note + "\n";
+  if (plan.searched) out += format_search(plan.found);
+  if (jobs.empty()) return out + "nothing fits\n";
+  out += "\n" + side_by_side(table_of(plan)) + format_warnings(jobs);
+  if (const size_t most = memory_limit_of(question, jobs.front().gpus); most > 0) {
+    out += fmt::format("memory: {} of a rank may be taken on {} ({} stay free)\n",
+                       byte_size_text(most), question.gpu, percent(question.safety));
+  }
+  if (plan.searched && jobs.size() > 1) {
+    out += fmt::format("why the first: in a step, against it, the second takes {}\n",
+                       why_faster(jobs[0], jobs[1]));
+  }
+  return out + fmt::format("\n# {} on {} GPUs\n{}",
+                           plan.searched ? "the first" : "the configuration", jobs.front().gpus,
+                           short_yaml(jobs.front().config));
+}
+
+Json plan_json(const Plan& plan) {
+  Json rows(Json::Array{}), notes(Json::Array{}), left_out = Json::object();
+  for (const PlannedJob& job : plan.found.best) rows.push_back(json_of(plan.question, job));
+  for (const std::string& note : plan.notes) notes.push_back(note);
+  for (const auto& [why, count] : plan.found.left_out) left_out[why] = count;
+  Json out = {{"plan", 1},
+              {"model", plan.model},
+              {"gpu", plan.question.gpu},
+              {"machine", plan.question.rates.machine},
+              {"note", plan.question.rates.note},
+              {"notes", notes},
+              {"rows", rows}};
+  if (plan.searched) {
+    out["candidates"] = plan.found.candidates;
+    out["runs"] = plan.found.runs;
+    out["left_out"] = left_out;
+    if (plan.found.best.size() > 1) {
+      out["why"] = why_faster(plan.found.best[0], plan.found.best[1]);
+    }
+  }
+  if (!plan.found.best.empty()) out["yaml"] = short_yaml(plan.found.best.front().config);
+  return out;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,29 @@
+// A plan for people and programs: the table of its jobs, why the first beats the second, the
+// configuration that runs it. Not here: the numbers (planned_job.h), the picture (scaling_plot.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/io/json.h"
+#include "tools/plan/plan_search.h"
+
+namespace fsdp::tools {
+
+struct Plan {
+  PlanQuestion question;
+  std::string model;               // in a line
+  std::vector<std::string> notes;  // what was assumed
+  SearchResult found;              // without a search: one job for each number of nodes
+  bool searched = false;
+};
+
+std::string format_plan(const Plan& plan);
+Json plan_json(const Plan& plan);
+
+// "-12.3 ms waiting for gathers, ...": what `b` spends more than `a` in a step of as many tokens.
+std::string why_faster(const PlannedJob& a, const PlannedJob& b);
+// Only the keys that are not as by default.
+std::string short_yaml(const config::TrainConfig& config);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,229 @@
+// Candidates in families that differ in their memory, each family in one thread.
+#include "tools/plan/plan_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "tools/config/step_shape.h"
+#include "tools/plan/each_index.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr const char* kRows = "more rows a pass than what needs too much";
+constexpr const char* kMemory = "do not fit";
+constexpr const char* kNoNeed = "recompute, and the same fits with less of it";
+
+// Keys that are changed together.
+using Choice = std::vector<std::string>;
+const Choice kPrefetch = {"fsdp.prefetch_depth=2", "fsdp.units_in_flight=3"};
+
+Choice together(const Choice& a, const Choice& b) {
+  Choice out = a;
+  out.insert(out.end(), b.begin(), b.end());
+  return out;
+}
+
+// Jobs that differ in what they recompute, and in the rows of a pass.
+struct Family {
+  int nodes = 1;
+  Choice choice;
+};
+
+class Search {
+ public:
+  Search(const PlanQuestion& question, const SearchOptions& options,
+         const std::function<void(int64_t, int64_t)>& progress)
+      : question_(question), options_(options), progress_(progress) {
+    for (const int nodes : options.nodes) {
+      for (const Choice& strategy : strategies(nodes * question.rates.ranks_per_node)) {
+        for (const Choice& offload : offloads()) {
+          families_.push_back({nodes, together(strategy, offload)});
+          if (!can_prefetch(strategy)) continue;
+          families_.push_back({nodes, together(together(strategy, offload), kPrefetch)});
+        }
+      }
+    }
+    savings_ = recomputes();
+    for (const Family& family : families_) {
+      all_ += static_cast<int64_t>(savings_.size() * rows_of(family.nodes).size());
+    }
+  }
+
+  SearchResult run() {
+    result_.candidates = all_;
+    for_each_index(families_.size(), [&](size_t i) { look_at(i); });
+    std::sort(found_.begin(), found_.end(),
+              [](const Found& a, const Found& b) { return a.key < b.key; });
+    std::set<int> seen;
+    for (const Found& each : found_) {
+      const bool first = seen.insert(each.job.settings.nodes).second;
+      if (first && options_.nodes.size() > 1) result_.of_nodes.push_back(each.job);
+    }
+    for (size_t i = 0; i < std::min(options_.top, found_.size()); ++i) {
+      result_.best.push_back(std::move(found_[i].job));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Prices within a thousandth are the same: then what saves and prefetches least comes first.
+  using Key = std::tuple<int64_t, size_t, size_t, int64_t>;  // price, saving, family, rows
+  struct Found {
+    Key key;
+    PlannedJob job;
+  };
+  Key key_of(const PlannedJob& job, size_t saving, size_t family, int64_t rows) const {
+    const double steps = std::log(price_of(job, options_.best)) * 1000;
+    return {static_cast<int64_t>(std::floor(steps)), saving, family, rows};
+  }
+
+  bool is_fixed(const std::string& key) const { return options_.fixed.contains(key); }
+
+  std::vector<Choice> strategies(int gpus) const {
+    if (is_fixed("fsdp.strategy")) return {{}};
+    if (gpus == 1) return {{"fsdp.strategy=no_shard"}};
+    std::vector<Choice> out;
+    for (const char* const name : {"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"}) {
+      out.push_back({fmt::format("fsdp.strategy={}", name)});
+    }
+    const int node = question_.rates.ranks_per_node;
+    for (int size = node; size < gpus; size *= 2) {
+      if (gpus % size != 0) continue;
+      for (const char* const name : {"hybrid_shard", "hybrid_shard_zero2"}) {
+        out.push_back(
+            {fmt::format("fsdp.strategy={}", name), fmt::format("fsdp.shard_size={}", size)});
+      }
+    }
+    return out;
+  }
+
+  // More than one unit ahead: where units are given back between their uses.
+  bool can_prefetch(const Choice& strategy) const {
+    if (is_fixed("fsdp.prefetch_depth") || is_fixed("fsdp.units_in_flight")) return false;
+    const std::string name =
+        strategy.empty() ? std::string(comm::choice_name(question_.config.fsdp.options.strategy))
+                         : strategy.front().substr(strategy.front().find('=') + 1);
+    return name == "full_shard" || name == "hybrid_shard";
+  }
+
+  // What takes memory away and time in return, the least first.
+  std::vector<Choice> recomputes() const {
+    if (is_fixed("train.recompute.mode")) return {{}};
+    return {{"train.recompute.mode=none"},
+            {"train.recompute.mode=selective"},
+            {"train.recompute.mode=full"}};
+  }
+
+  std::vector<Choice> offloads() const {
+    if (is_fixed("fsdp.offload")) return {{}};
+    return {{"fsdp.offload=none"}, {"fsdp.offload=optimizer"}, {"fsdp.offload=all"}};
+  }
+
+  // Powers of two that deal the batch evenly; 0: as the configuration says.
+  std::vector<int64_t> rows_of(int nodes) const {
+    if (is_fixed("train.rows_per_pass") || is_fixed("train.micro_steps")) return {0};
+    const int64_t gpus = int64_t{nodes} * question_.rates.ranks_per_node;
+    const int64_t batch = config::step_shape(question_.config, 1).batch;
+    std::vector<int64_t> out;
+    for (int64_t rows = 1; rows * gpus <= batch; rows *= 2) {
+      if (batch % (rows * gpus) == 0) out.push_back(rows);
+    }
+    if (out.empty() && batch >= gpus) out.push_back(1);  // unevenly
+    return out;
+  }
+
+  void look_at(size_t f) {
+    const Family& family = families_[f];
+    const auto rates =
+        std::make_shared<CallRates>(question_.rates, MeasureCall{}, question_.percentile);
+    std::vector<bool> too_large(savings_.size(), false);
+    for (const int64_t rows : rows_of(family.nodes)) {
+      bool fits = false;  // with less saving
+      for (size_t s = 0; s < savings_.size(); ++s) {
+        if (fits || too_large[s]) {
+          leave_out(fits ? kNoNeed : kRows);
+          continue;
+        }
+        JobSettings settings = {family.nodes, together(family.choice, savings_[s])};
+        if (rows > 0) settings.overrides.push_back(fmt::format("train.rows_per_pass={}", rows));
+        std::optional<PlannedJob> job = try_job(settings, rates);
+        fits = job.has_value();
+        too_large[s] = !fits;
+        if (fits) keep({key_of(*job, s, f, rows), std::move(*job)});
+      }
+    }
+  }
+
+  std::optional<PlannedJob> try_job(const JobSettings& settings,
+                                    const std::shared_ptr<CallRates>& rates) {
+    const int gpus = settings.nodes * question_.rates.ranks_per_node;
+    std::string why = kMemory;
+    try {
+      return plan_job(question_, settings, rates, memory_limit_of(question_, gpus));
+    } catch (const TooMuchMemory&) {
+    } catch (const Error& error) {
+      why = fmt::format("refused: {}", error.what());
+    }
+    const std::scoped_lock lock(mutex_);
+    ++result_.runs;
+    ++result_.left_out[why];
+    say();
+    return std::nullopt;
+  }
+
+  void keep(Found found) {
+    const std::scoped_lock lock(mutex_);
+    ++result_.runs;
+    found_.push_back(std::move(found));
+    say();
+  }
+
+  void leave_out(const char* why) {
+    const std::scoped_lock lock(mutex_);
+    ++result_.left_out[why];
+    say();
+  }
+
+  void say() {
+    if (progress_) progress_(++done_, all_);
+  }
+
+  const PlanQuestion& question_;
+  const SearchOptions& options_;
+  const std::function<void(int64_t, int64_t)>& progress_;
+  std::vector<Family> families_;
+  std::vector<Choice> savings_;
+  int64_t all_ = 0, done_ = 0;
+  std::mutex mutex_;
+  std::vector<Found> found_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+double price_of(const PlannedJob& job, Best best) {
+  const double per_token = job.step_s / job.tokens_per_step / job.useful_share;
+  return best == Best::kFastest ? per_token : per_token * job.gpus;
+}
+
+SearchResult search_plans(const PlanQuestion& question, const SearchOptions& options,
+                          const std::function<void(int64_t, int64_t)>& progress) {
+  return Search(question, options, progress).run();
+}
+
+std::vector<PlannedJob> plan_each(const PlanQuestion& question, const std::vector<int>& nodes) {
+  std::vector<PlannedJob> out;
+  for (const int number : nodes) {
+    const auto rates =
+        std::make_shared<CallRates>(question.rates, MeasureCall{}, question.percentile);
+    out.push_back(plan_job(question, {.nodes = number}, rates));
+  }
+  return out;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,48 @@
+// Many jobs for one model and one kind of machine: which of them are worth a run without bytes, and
+// the best that fit. All train on the same batch. Not here: one of them (planned_job.h).
+//
+// [Note: what is left out] Without a run of its own a candidate is left out where another one
+// decides: fewer rows a pass already need too much; or it recomputes where the same job fits with
+// less of it. What is left out is counted by its reason.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/plan/planned_job.h"
+
+namespace fsdp::tools {
+
+enum class Best : uint8_t {
+  kCheapest,  // by money, or GPU hours where there is no price
+  kFastest,   // by days
+};
+
+struct SearchOptions {
+  std::vector<int> nodes = {1};
+  std::set<std::string> fixed = {};  // keys that stay as the configuration has them
+  Best best = Best::kCheapest;
+  size_t top = 10;
+};
+
+struct SearchResult {
+  std::vector<PlannedJob> best;      // the best first
+  std::vector<PlannedJob> of_nodes;  // of a search with several numbers of nodes: the best of each
+  int64_t candidates = 0, runs = 0;
+  std::map<std::string, int64_t> left_out;  // why, and how many
+};
+
+// `progress`: told how many of how many candidates are decided.
+SearchResult search_plans(const PlanQuestion& question, const SearchOptions& options,
+                          const std::function<void(int64_t done, int64_t all)>& progress = {});
+
+// One job for each number of nodes, with the configuration as it is. Error where there is none.
+std::vector<PlannedJob> plan_each(const PlanQuestion& question, const std::vector<int>& nodes);
+
+// The lower, the better.
+double price_of(const PlannedJob& job, Best best);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,70 @@
+// One job on machines that may not be there: what a step takes, in time and memory, and what it all
+// comes to. The run is that of `fsdp memory` and `fsdp explain`. Read next: plan_search.h (many
+// jobs), step_shares.h, failures.h. Not here: tables (plan_report.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/plan/step_shares.h"
+#include "tools/predict/call_rates.h"
+#include "tools/predict/memory_changes.h"
+
+namespace fsdp::tools {
+
+// What all jobs of a plan have in common.
+struct PlanQuestion {
+  config::TrainConfig config;
+  std::string gpu;  // name of a machine (tools/predict/machines.h)
+  Rates rates;      // what its calls take; ranks_per_node: GPUs of a node
+  double percentile = 50;
+  double safety = 0.05;                               // share of a device's memory that stays free
+  double tokens = 0;                                  // to train on; 0: not asked
+  double price_per_gpu_hour = 0;                      // 0: not known
+  double failures_per_gpu_day = 0;                    // 0: none
+  std::optional<double> checkpoint_s = std::nullopt;  // none: as the nodes' disks write it
+  double restart_s = 300;
+};
+
+struct JobSettings {
+  int nodes = 1;
+  std::vector<std::string> overrides = {};  // of PlanQuestion::config: "fsdp.strategy=no_shard"
+};
+
+struct PlannedJob {
+  JobSettings settings;
+  config::TrainConfig config;  // with the overrides
+  int gpus = 1;
+  std::string shape;  // "2 rows x 4": of a pass, and micro-steps
+  double step_s = 0, tokens_per_step = 0;
+  std::optional<double> mfu;  // see model_flops_per_token; none: the device's peak is not known
+  StepShares shares;
+  double latency_s = 0;  // of the step: what it would be faster by, if links had no latency
+  size_t peak_bytes = 0, host_bytes = 0;  // of a rank; on the device, and on the host
+  std::string bound;                      // of StepShares, or "latency"
+  std::optional<double> days, cost;
+  double useful_share = 1;  // of the time, with the best interval between checkpoints
+  double checkpoint_s = 0;
+  std::optional<double> checkpoint_every_s;
+  std::vector<std::string> warnings;
+
+  double tokens_per_s_gpu() const { return tokens_per_step / step_s / gpus; }
+};
+
+// 6 N + 12 layers x heads x head size x length, for N parameters (PaLM, arXiv 2204.02311, appendix
+// B): what the utilization counts, whatever is computed again or left out.
+double model_flops_per_token(const models::ModelConfig& model, int64_t length);
+
+// What a rank may take of the device: less what stays free. 0: nobody knows how much there is.
+size_t memory_limit_of(const PlanQuestion& question, int gpus);
+
+// Error if train refuses the configuration on so many ranks, or it needs more than `most` bytes (0:
+// no matter). `rates`: of the question, for one thread at a time.
+PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
+                    const std::shared_ptr<CallRates>& rates, size_t most = 0);
+
+// Sets latency_s and a bound of latency: two more runs.
+void look_at_latency(const PlanQuestion& question, PlannedJob& job);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,53 @@
+// How far predicted steps are from published ones: set by set, with the machine files as they are,
+// or with two constants fitted on other rows than those that are predicted.
+// Read next: row_prediction.h, tools/predict/device_model.h.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/json.h"
+#include "tools/plan/row_prediction.h"
+
+namespace fsdp::tools {
+
+enum class Fit : uint8_t {
+  kNone,          // machine files as they are
+  kLeaveOneSize,  // on the rows of the set with other model sizes
+  kLeaveOneSet,   // on the rows of other sets whose GPUs have as many multiprocessors
+};
+
+struct RowResult {
+  PublishedRow row;
+  double predicted_s = 0;
+  bool fitted = false;  // with constants that were fitted for it; else the machine's file's
+  std::string skipped;  // why there is no prediction; "": there is
+  double error() const { return predicted_s / row.step_s - 1; }  // of time; above 0: too slow
+};
+
+struct SetResult {
+  std::string name, machine;
+  std::string kernels;  // whose memory-bound kernels
+  int rows = 0, usable = 0;
+  double median = 0, p90 = 0;  // of the error's size
+  double within_10 = 0;        // share of usable rows
+  int constants = 0;           // that were fitted on published rows
+  std::string worst;           // "rows.csv:12"
+  double worst_error = 0;
+};
+
+struct Validation {
+  std::vector<SetResult> sets;  // in order of first row
+  std::vector<RowResult> rows;  // in order of the files
+};
+
+// `progress`: told how many of how many predictions are done, now and then.
+Validation validate(const std::vector<PublishedRow>& rows, Fit fit,
+                    const std::function<void(int64_t done, int64_t all)>& progress = {});
+
+std::string format_validation(const Validation& validation);
+Json validation_json(const Validation& validation);
+
+}  // namespace fsdp::tools
