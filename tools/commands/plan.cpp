@@ -63,6 +63,8 @@ int print_validation(const PlanOptions& options) {
   const std::map<std::string, Fit> fits = {{"none", Fit::kNone},
                                            {"leave-one-size", Fit::kLeaveOneSize},
                                            {"leave-one-set", Fit::kLeaveOneSet}};
+  FSDP_CHECK(options.config.config.empty() && overrides_of(options.config).empty(),
+             "--validate: the rows say what is predicted; a configuration means nothing beside it");
   const std::vector<PublishedRow> rows = read_published_rows(options.validate);
   const Validation validation = [&] {
     const ProgressLine line("predictions");
@@ -73,14 +75,25 @@ int print_validation(const PlanOptions& options) {
 }
 
 // Keys that the command line sets: a search leaves them alone.
-std::set<std::string> keys_of(const std::vector<config::Override>& overrides) {
+std::set<std::string> typed_keys(const config::TrainConfig& config) {
   std::set<std::string> out;
-  for (const config::Override& each : overrides)
-    out.insert(each.text.substr(0, each.text.find('=')));
+  for (const auto& [key, place] : config.places) {
+    if (place.starts_with("--")) out.insert(key);
+  }
   return out;
 }
 
-PlanQuestion question_of(const PlanOptions& options, std::vector<std::string>& notes) {
+bool has_percentiles(const Rates& rates) {
+  for (const auto& [kind, rows] : rates.measured_bus) {
+    for (const MeasuredBus& row : rows) {
+      if (row.p5 > 0 || row.p95 > 0) return true;
+    }
+  }
+  return false;
+}
+
+// Without defaults for a plan.
+PlanQuestion question_of(const PlanOptions& options) {
   PlanQuestion question = options.question;
   const std::string& file = options.config.config;
   question.config = config::read_config(file, overrides_of(options.config));
@@ -92,56 +105,63 @@ PlanQuestion question_of(const PlanOptions& options, std::vector<std::string>& n
   if (options.gpus_per_node > 0) question.rates.ranks_per_node = options.gpus_per_node;
   question.safety = options.safety_percent / 100;
   if (options.checkpoint_s > 0) question.checkpoint_s = options.checkpoint_s;
-  const int most = *std::max_element(options.nodes.begin(), options.nodes.end());
-  notes = take_plan_defaults(question.config, question.rates, most * question.rates.ranks_per_node,
-                             options.search);
   return question;
 }
 
 Plan make_plan(const PlanOptions& options) {
-  Plan plan;
-  plan.question = question_of(options, plan.notes);
-  plan.searched = options.search;
-  plan.model = describe(model_config(plan.question.config, vocabulary_of(plan.question.config)));
+  Plan plan = {.question = question_of(options), .searched = options.search};
+  PlanQuestion& question = plan.question;
+  const std::set<std::string> typed = typed_keys(question.config);
+  const int most = *std::max_element(options.nodes.begin(), options.nodes.end());
+  plan.notes = take_plan_defaults(question.config, question.rates,
+                                  most * question.rates.ranks_per_node, options.search);
+  if (options.question.percentile != 50 && !has_percentiles(question.rates)) {
+    plan.notes.push_back(fmt::format("--percentile has no effect: {} has no measured percentiles",
+                                     question.rates.machine));
+  }
+  if (options.best == "fastest") plan.best = Best::kFastest;
+  plan.model = describe(model_config(question.config, vocabulary_of(question.config)));
   if (options.search) {
     const ProgressLine line("candidates");
-    plan.found = search_plans(plan.question,
+    plan.found = search_plans(question,
                               {.nodes = options.nodes,
-                               .fixed = keys_of(overrides_of(options.config)),
-                               .best = options.best == "fastest" ? Best::kFastest : Best::kCheapest,
+                               .fixed = typed,
+                               .best = plan.best,
                                .top = static_cast<size_t>(options.top)},
                               std::ref(line));
   } else {
-    plan.found.best = plan_each(plan.question, options.nodes);
+    plan.found.best = plan_each(question, options.nodes);
   }
-  for (PlannedJob& job : plan.found.best) look_at_latency(plan.question, job);
+  look_at_latencies(question, plan.found.best);
   return plan;
 }
 
 void write_plot(const std::string& file, const Plan& plan) {
   std::vector<PlanPoint> points;
-  const SearchResult& found = plan.found;
-  for (const PlannedJob& job : found.of_nodes.empty() ? found.best : found.of_nodes) {
+  for (const PlannedJob& job : scaling_jobs(plan)) {
+    const double tokens_per_s = job.tokens_per_s_gpu() * job.gpus;
     points.push_back(
-        {job.gpus, job.tokens_per_s_gpu() * job.gpus,
-         fmt::format("{} GPUs: {:.0f} tokens/s", job.gpus, job.tokens_per_s_gpu() * job.gpus)});
+        {job.gpus, tokens_per_s, fmt::format("{} GPUs: {:.0f} tokens/s", job.gpus, tokens_per_s)});
   }
   const std::string svg = scaling_plot(std::move(points));
-  FSDP_CHECK(!svg.empty(), "--svg: a picture of how the job scales needs two numbers of nodes");
+  FSDP_CHECK(!svg.empty(), "--svg: jobs fit on one number of nodes alone, which is no picture");
   write_file_atomically(file, svg);
 }
 
 int print_plan(const PlanOptions& options) {
   check_one_process("plan");
   FSDP_CHECK(!options.gpu.empty(), "plan: expected --gpu, or --validate; got neither");
+  FSDP_CHECK(
+      options.svg.empty() || std::set<int>(options.nodes.begin(), options.nodes.end()).size() > 1,
+      "--svg: a picture of how the job scales needs two numbers of --nodes");
   const Plan plan = make_plan(options);
+  print(options, plan_json(plan), format_plan(plan));
+  if (plan.found.best.empty()) return 1;
   if (!options.svg.empty()) write_plot(options.svg, plan);
   if (!options.save.empty()) {
-    FSDP_CHECK(!plan.found.best.empty(), "--save: nothing fits");
     write_file_atomically(options.save, short_yaml(plan.found.best.front().config));
   }
-  print(options, plan_json(plan), format_plan(plan));
-  return plan.found.best.empty() ? 1 : 0;
+  return 0;
 }
 
 std::string wrong_nodes(const std::string& text) {
@@ -153,50 +173,63 @@ std::string wrong_nodes(const std::string& text) {
              : "expected numbers of nodes from 1 to 99999, got " + text;
 }
 
-void add_question(const Command& command, PlanOptions& options) {
-  command.add_option("--gpu", options.gpu, "the machine: its memory, and its times")
-      .one_of(machine_names());
-  command.add_option("--nodes", options.nodes, "numbers of nodes: 1,2,4 [1]")
-      .delimiter(',')
-      .check(wrong_nodes);
-  command.add_option("--gpus-per-node", options.gpus_per_node, "[as the machine: 8]")
-      .from_to(1, 1024);
-  command
-      .add_option("--rates", options.rates,
-                  "machine or file of rates, for the times [the machine of --gpu]")
-      .path()
-      .check(not_empty);
-  command
-      .add_option("--percentile", options.question.percentile,
-                  "of the collectives' times, where a machine has measured ones: 95 is seldom too "
-                  "fast [50]")
-      .from_to(5.0, 95.0);
-  command
-      .add_option("--safety", options.safety_percent,
-                  "percent of a device's memory that a job must leave free [5]")
-      .from_to(0.0, 90.0);
+// Those that mean nothing beside --validate.
+std::vector<Option> add_question(const Command& command, PlanOptions& options) {
+  return {
+      command.add_option("--gpu", options.gpu, "the machine: its memory, and its times")
+          .one_of(machine_names()),
+      command.add_option("--nodes", options.nodes, "numbers of nodes: 1,2,4 [1]")
+          .delimiter(',')
+          .check(wrong_nodes),
+      command.add_option("--gpus-per-node", options.gpus_per_node, "[as the machine: 8]")
+          .from_to(1, 1024),
+      command
+          .add_option("--rates", options.rates,
+                      "machine or file of rates, for the times [the machine of --gpu]")
+          .path()
+          .check(not_empty),
+      command
+          .add_option("--percentile", options.question.percentile,
+                      "of the collectives' times, where a machine has measured ones: 95 is seldom "
+                      "too fast [50]")
+          .from_to(5.0, 95.0),
+      command
+          .add_option("--safety", options.safety_percent,
+                      "percent that must stay free of the memory that CUDA and NCCL leave [5]")
+          .from_to(0.0, 90.0),
+      command.add_option("--svg", options.svg, "write a picture of how the job scales there")
+          .path()
+          .check(not_empty),
+      command.add_option("--save", options.save, "write the configuration of the first job there")
+          .path()
+          .check(not_empty)};
 }
 
-void add_costs(const Command& command, PlanOptions& options) {
+std::vector<Option> add_costs(const Command& command, PlanOptions& options) {
   PlanQuestion& question = options.question;
-  command.add_option("--tokens", question.tokens, "to train on: days and GPU hours for 15e12")
-      .from_to(1.0, 1e18);
+  const Option tokens =
+      command.add_option("--tokens", question.tokens, "to train on, 15e12: days and GPU hours")
+          .from_to(1.0, 1e18);
   command.add_option("--price-per-gpu-hour", question.price_per_gpu_hour, "in your money: the cost")
-      .from_to(0.0001, 1e6);
-  command
-      .add_option(
-          "--failures-per-gpu-day", question.failures_per_gpu_day,
-          "0.0001: one failure a day of 10,000 GPUs; the time that is lost, and how often to "
-          "save [0]")
-      .from_to(0.0, 1000.0);
+      .from_to(0.0001, 1e6)
+      .needs(tokens);
+  const Option failures =
+      command
+          .add_option("--failures-per-gpu-day", question.failures_per_gpu_day,
+                      "0.0001: one failure a day of 10,000 GPUs; the time that is lost, and how "
+                      "often to save [0]")
+          .from_to(0.0, 1000.0);
   command
       .add_option("--checkpoint-s", options.checkpoint_s,
                   "seconds of a checkpoint [as the nodes' disks write it]")
-      .from_to(0.001, 1e6);
+      .from_to(0.001, 1e6)
+      .needs(failures);
   command
       .add_option("--restart-s", question.restart_s,
                   "seconds until a job works again after a failure [300]")
-      .from_to(0.0, 1e6);
+      .from_to(0.0, 1e6)
+      .needs(failures);
+  return {tokens, failures};
 }
 
 }  // namespace
@@ -206,8 +239,8 @@ void add_plan_command(const Command& app, ChosenCommand& chosen) {
   const Command command = app.add_command(
       "plan", "step time, memory and cost of a job on machines that are not there yet");
   add_config_options(command, {FlagOf::kConfigured}, options->config);
-  add_question(command, *options);
-  add_costs(command, *options);
+  std::vector<Option> of_plans = add_question(command, *options);
+  for (const Option& each : add_costs(command, *options)) of_plans.push_back(each);
   const Option search = command.add_flag(
       "--search", options->search,
       "try strategies, shard sizes, rows a pass, recompute, offload and prefetch on all --nodes; "
@@ -220,19 +253,15 @@ void add_plan_command(const Command& app, ChosenCommand& chosen) {
                   "cheapest (by GPU hours), or fastest: what a search looks for [cheapest]")
       .one_of({"cheapest", "fastest"})
       .needs(search);
-  command.add_option("--svg", options->svg, "write a picture of how the job scales there")
-      .path()
-      .check(not_empty);
-  command.add_option("--save", options->save, "write the configuration of the first job there")
-      .path()
-      .check(not_empty);
   const Option validate =
       command
           .add_option("--validate", options->validate,
                       "instead: published steps, a CSV file or a folder of some, beside what is "
                       "predicted for them (tools/plan/README.md)")
           .path()
-          .check(not_empty);
+          .check(not_empty)
+          .excludes(search);
+  for (const Option& each : of_plans) validate.excludes(each);
   command
       .add_option(
           "--fit", options->fit,

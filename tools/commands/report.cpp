@@ -47,7 +47,9 @@ void add_report_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ReportOptions>();
   const Command command =
       app.add_command("report", "runs as one HTML file with curves, memory, timeline and settings");
-  command.add_option("runs", options->folders, "directories of runs, or of fsdp sweep; files of fsdp plan --json")
+  command
+      .add_option("runs", options->folders,
+                  "directories of runs, or of fsdp sweep; files of fsdp plan --json")
       .required()
       .path()
       .expected(1, 1000);

@@ -123,7 +123,8 @@ void visit_offload(Visitor& v, FsdpSection& c) {
                   .rounds_on_gpu = true}});
   v.field("offload_folder", c.offload_folder,
           "of offload: nvme: a folder of the disk that has room for masters, gradients and the "
-          "optimizer's state; the file has no name, and nothing of it is left");
+          "optimizer's state; the file has no name, and nothing of it is left",
+          {.needs = {{c.options.offload == comm::Offload::kNvme, "without fsdp.offload: nvme"}}});
 }
 
 void visit(Visitor& v, FsdpSection& c, const TrainConfig& all) {

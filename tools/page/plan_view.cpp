@@ -80,7 +80,7 @@ std::string plan_html(const PlanView& view) {
       if (out.find(line) == std::string::npos) out += line;
     }
   }
-  out += plot_html(plan.at("rows"));
+  out += plot_html(plan.at("scaling"));
   if (plan.contains("yaml")) {
     out += details("configuration of the first", preformatted(plan.at("yaml").text()), false);
   }

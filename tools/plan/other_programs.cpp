@@ -38,7 +38,8 @@ constexpr std::array kPrograms = {
                    .gradients = 10,
                    .gradients_16 = 10,
                    .update_own = 30,
-                   .again = Again::kHalf},
+                   .again = Again::kToLastSaved,
+                   .selective_keeps_half = true},
     ProgramKernels{.name = "torchtitan",
                    .model_type = "llama",
                    .forward = {.hidden = 93, .kv = 20, .ffn = 10},
@@ -47,7 +48,8 @@ constexpr std::array kPrograms = {
                    .gradients = 10,
                    .gradients_16 = 10,
                    .update_own = 30,
-                   .again = Again::kHalf},
+                   .again = Again::kToLastSaved,
+                   .selective_keeps_half = true},
     ProgramKernels{.name = "nanotron",
                    .model_type = "llama",
                    .forward = {.hidden = 44, .ffn = 10},
@@ -114,9 +116,8 @@ double ProgramRates::attention_bytes(bool forward) const {
 
 bool ProgramRates::is_left_out(const MatmulExtents& extents) {
   if (!tape_ || !tape_->recomputing()) return false;
-  if (program_.again == Again::kHalf) return products_again_++ % 2 == 0;
-  return program_.again == Again::kToLastSaved && extents.k == model_.ffn &&
-         extents.n == model_.hidden;
+  if (job_.again == Again::kHalf) return products_again_++ % 2 == 0;
+  return job_.again == Again::kToLastSaved && extents.k == model_.ffn && extents.n == model_.hidden;
 }
 
 // Without a fused kernel: scores of T x d, d x T, and T x T, T x d, of every head. The cost of the
@@ -139,7 +140,7 @@ double ProgramRates::kernel_seconds(const meta::KernelCall& call) {
     const bool forward = call.kernel == "attention_forward";
     host_s_ = 1e-6 * program_.host_us *
               (forward ? program_.block_kernels_forward : program_.block_kernels_backward);
-    const bool kept = tape_ && tape_->recomputing() && program_.again == Again::kHalf;
+    const bool kept = tape_ && tape_->recomputing() && job_.again == Again::kHalf;
     return (kept ? 0 : attention_seconds(call)) + moved_s(attention_bytes(forward));
   }
   if (call.kernel == "cross_entropy") {  // of a part of the rows

@@ -7,7 +7,7 @@
 //   hidden * C + kv * (C + C_kv) + ffn * F + scores * heads * T
 // for C channels, C_kv of all key heads, F of the MLP, T tokens of a row. They are counted from the
 // operations that the program's source does in a block, each once read and once written where it
-// runs as a kernel of its own. Nothing of it is fitted but Megatron's time of the host.
+// runs as a kernel of its own. Fitted are the three numbers of Megatron's host alone.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ enum class Again : uint8_t {
   kAll,
   kToLastSaved,  // PyTorch from 2.1: ends at the last tensor that backward needs, before the last
                  // product
-  kHalf,         // torchtitan's selective: every second product, no attention
+  kHalf,         // every second product, no attention
 };
 
 struct ProgramKernels {
@@ -45,6 +45,7 @@ struct ProgramKernels {
   double host_us = 0;  // of the host for a kernel, where steps wait for it; 0: as the machine's
   int block_kernels_forward = 0, block_kernels_backward = 0, other_kernels = 0;  // of a pass
   Again again = Again::kAll;
+  bool selective_keeps_half = false;   // Again::kHalf
   bool products_of_attention = false;  // two in forward, four in backward, of all pairs of tokens
   bool reduces_last = false;           // gradients of micro-steps add up before they are reduced
 };
@@ -61,6 +62,7 @@ class ProgramRates final : public CallRates {
     int64_t length = 0;  // of a row
     int shards = 1;      // among which the optimizer's state is divided
     bool reduces_16 = false;
+    Again again = Again::kAll;
   };
   ProgramRates(Rates rates, const ProgramKernels& program, models::ModelConfig model, Job job);
   // Of the session that is timed: whether it computes again.

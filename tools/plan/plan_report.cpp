@@ -18,6 +18,16 @@
 namespace fsdp::tools {
 namespace {
 
+// That are not as by default.
+std::vector<std::pair<std::string, std::string>> changed_keys(const config::TrainConfig& config) {
+  const auto usual = config::key_values(config::TrainConfig{});
+  auto out = config::key_values(config);
+  std::erase_if(out, [&](const auto& pair) {
+    return std::find(usual.begin(), usual.end(), pair) != usual.end();
+  });
+  return out;
+}
+
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // "hybrid_shard of 8, recompute full": what distinguishes the job from others of the plan.
@@ -54,6 +64,7 @@ TextTable table_of(const Plan& plan) {
                      .rows = {}};
   if (question.failures_per_gpu_day > 0) {
     table.heads.insert(table.heads.end(), {"useful", "save every"});
+    if (question.tokens > 0) table.heads.emplace_back("failures");
   }
   if (question.tokens > 0) table.heads.insert(table.heads.end(), {"days", "GPU hours"});
   if (question.tokens > 0 && question.price_per_gpu_hour > 0) table.heads.emplace_back("cost");
@@ -72,6 +83,7 @@ TextTable table_of(const Plan& plan) {
     if (question.failures_per_gpu_day > 0) {
       row.push_back(percent(job.useful_share));
       row.push_back(duration_text(*job.checkpoint_every_s));
+      if (job.days) row.push_back(fmt::format("{:.3g}", job.failures));
     }
     if (job.days) {
       row.push_back(fmt::format("{:.3g}", *job.days));
@@ -111,10 +123,8 @@ std::string format_search(const SearchResult& found) {
 
 Json json_of(const PlanQuestion& question, const PlannedJob& job) {
   Json settings = Json::object(), warnings(Json::Array{});
-  for (const std::string& text : job.settings.overrides) {
-    const size_t mark = text.find('=');
-    settings[text.substr(0, mark)] = text.substr(mark + 1);
-  }
+  for (const auto& [key, value] : changed_keys(job.config)) settings[key] = value;
+  const bool asks_failures = question.failures_per_gpu_day > 0;
   for (const std::string& warning : job.warnings) warnings.push_back(warning);
   const auto or_null = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json(nullptr);
@@ -130,7 +140,8 @@ Json json_of(const PlanQuestion& question, const PlannedJob& job) {
           {"tokens_per_step", job.tokens_per_step},
           {"tokens_per_s_gpu", job.tokens_per_s_gpu()},
           {"mfu", or_null(job.mfu)},
-          {"exposed_s", shares.waiting_s()},
+          {"exposed_s", shares.exposed_s()},
+          {"waiting_s", shares.waiting_s()},
           {"shares",
            {{"products_s", shares.products_s},
             {"passes_s", shares.passes_s},
@@ -145,7 +156,8 @@ Json json_of(const PlanQuestion& question, const PlannedJob& job) {
           {"bound", job.bound},
           {"days", or_null(job.days)},
           {"cost", or_null(job.cost)},
-          {"useful_share", job.useful_share},
+          {"failures", asks_failures ? Json(job.failures) : Json(nullptr)},
+          {"useful_share", asks_failures ? Json(job.useful_share) : Json(nullptr)},
           {"checkpoint_s", job.checkpoint_s},
           {"checkpoint_every_s", or_null(job.checkpoint_every_s)},
           {"warnings", warnings}};
@@ -153,7 +165,7 @@ Json json_of(const PlanQuestion& question, const PlannedJob& job) {
 
 }  // namespace
 
-std::string why_faster(const PlannedJob& a, const PlannedJob& b) {
+std::string why_better(const PlannedJob& a, const PlannedJob& b, Best best) {
   struct Part {
     const char* what;
     double StepShares::*share;
@@ -165,8 +177,8 @@ std::string why_faster(const PlannedJob& a, const PlannedJob& b) {
       Part{"waiting for reductions", &StepShares::reduce_s},
       Part{"waiting for copies to and from the host", &StepShares::transfer_s},
       Part{"waiting for the host", &StepShares::host_s}};
-  // Of GPUs times seconds, so that jobs on other numbers of GPUs compare.
-  const double scale = static_cast<double>(b.gpus) / a.gpus * a.tokens_per_step / b.tokens_per_step;
+  const double gpus = best == Best::kCheapest ? static_cast<double>(b.gpus) / a.gpus : 1;
+  const double scale = gpus * a.tokens_per_step / b.tokens_per_step;
   std::vector<std::pair<double, const char*>> more;
   for (const Part& part : kParts) {
     more.emplace_back(b.shares.*part.share * scale - a.shares.*part.share, part.what);
@@ -185,11 +197,9 @@ std::string why_faster(const PlannedJob& a, const PlannedJob& b) {
 }
 
 std::string short_yaml(const config::TrainConfig& config) {
-  const auto usual = config::key_values(config::TrainConfig{});
   std::string out;
   std::vector<std::string> open;  // sections
-  for (const auto& pair : config::key_values(config)) {
-    if (std::find(usual.begin(), usual.end(), pair) != usual.end()) continue;
+  for (const auto& pair : changed_keys(config)) {
     std::vector<std::string> parts(1);
     for (const char c : pair.first) {
       if (c == '.') {
@@ -211,6 +221,10 @@ std::string short_yaml(const config::TrainConfig& config) {
   return out;
 }
 
+const std::vector<PlannedJob>& scaling_jobs(const Plan& plan) {
+  return plan.found.of_nodes.empty() ? plan.found.best : plan.found.of_nodes;
+}
+
 std::string format_plan(const Plan& plan) {
   const PlanQuestion& question = plan.question;
   const std::vector<PlannedJob>& jobs = plan.found.best;
@@ -227,7 +241,7 @@ std::string format_plan(const Plan& plan) {
   }
   if (plan.searched && jobs.size() > 1) {
     out += fmt::format("why the first: in a step, against it, the second takes {}\n",
-                       why_faster(jobs[0], jobs[1]));
+                       why_better(jobs[0], jobs[1], plan.best));
   }
   return out + fmt::format("\n# {} on {} GPUs\n{}",
                            plan.searched ? "the first" : "the configuration", jobs.front().gpus,
@@ -235,7 +249,8 @@ std::string format_plan(const Plan& plan) {
 }
 
 Json plan_json(const Plan& plan) {
-  Json rows(Json::Array{}), notes(Json::Array{}), left_out = Json::object();
+  Json rows(Json::Array{}), notes(Json::Array{}), scaling(Json::Array{}), left_out = Json::object();
+  for (const PlannedJob& job : scaling_jobs(plan)) scaling.push_back(json_of(plan.question, job));
   for (const PlannedJob& job : plan.found.best) rows.push_back(json_of(plan.question, job));
   for (const std::string& note : plan.notes) notes.push_back(note);
   for (const auto& [why, count] : plan.found.left_out) left_out[why] = count;
@@ -245,13 +260,14 @@ Json plan_json(const Plan& plan) {
               {"machine", plan.question.rates.machine},
               {"note", plan.question.rates.note},
               {"notes", notes},
-              {"rows", rows}};
+              {"rows", rows},
+              {"scaling", scaling}};
   if (plan.searched) {
     out["candidates"] = plan.found.candidates;
     out["runs"] = plan.found.runs;
     out["left_out"] = left_out;
     if (plan.found.best.size() > 1) {
-      out["why"] = why_faster(plan.found.best[0], plan.found.best[1]);
+      out["why"] = why_better(plan.found.best[0], plan.found.best[1], plan.best);
     }
   }
   if (!plan.found.best.empty()) out["yaml"] = short_yaml(plan.found.best.front().config);

@@ -16,13 +16,18 @@ struct Plan {
   std::vector<std::string> notes;  // what was assumed
   SearchResult found;              // without a search: one job for each number of nodes
   bool searched = false;
+  Best best = Best::kCheapest;  // of a search
 };
+
+// Of which it is of interest how they scale: of each number of nodes one.
+const std::vector<PlannedJob>& scaling_jobs(const Plan& plan);
 
 std::string format_plan(const Plan& plan);
 Json plan_json(const Plan& plan);
 
-// "-12.3 ms waiting for gathers, ...": what `b` spends more than `a` in a step of as many tokens.
-std::string why_faster(const PlannedJob& a, const PlannedJob& b);
+// "-12.3 ms waiting for gathers, ...": what `b` takes more than `a` in a step. Of jobs on other
+// numbers of GPUs: in as much time of GPUs, where the cheapest is sought.
+std::string why_better(const PlannedJob& a, const PlannedJob& b, Best best);
 // Only the keys that are not as by default.
 std::string short_yaml(const config::TrainConfig& config);
 

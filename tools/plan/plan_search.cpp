@@ -28,6 +28,12 @@ Choice together(const Choice& a, const Choice& b) {
   return out;
 }
 
+// Of a configuration that nobody wrote as a file: without the line in it.
+std::string without_line(const std::string& message) {
+  const size_t end = message.find(": ");
+  return message.starts_with(':') && end != std::string::npos ? message.substr(end + 2) : message;
+}
+
 // Jobs that differ in what they recompute, and in the rows of a pass.
 struct Family {
   int nodes = 1;
@@ -56,7 +62,8 @@ class Search {
 
   SearchResult run() {
     result_.candidates = all_;
-    for_each_index(families_.size(), [&](size_t i) { look_at(i); });
+    for_each_index(
+        families_.size(), [&](size_t i) { look_at(i); }, options_.threads);
     std::sort(found_.begin(), found_.end(),
               [](const Found& a, const Found& b) { return a.key < b.key; });
     std::set<int> seen;
@@ -71,7 +78,7 @@ class Search {
   }
 
  private:
-  // Prices within a thousandth are the same: then what saves and prefetches least comes first.
+  // Of prices in the same bin of a thousandth, what saves and prefetches least comes first.
   using Key = std::tuple<int64_t, size_t, size_t, int64_t>;  // price, saving, family, rows
   struct Found {
     Key key;
@@ -85,19 +92,26 @@ class Search {
   bool is_fixed(const std::string& key) const { return options_.fixed.contains(key); }
 
   std::vector<Choice> strategies(int gpus) const {
-    if (is_fixed("fsdp.strategy")) return {{}};
-    if (gpus == 1) return {{"fsdp.strategy=no_shard"}};
+    if (gpus == 1 && !is_fixed("fsdp.strategy")) return {{"fsdp.strategy=no_shard"}};
     std::vector<Choice> out;
-    for (const char* const name : {"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"}) {
-      out.push_back({fmt::format("fsdp.strategy={}", name)});
-    }
-    const int node = question_.rates.ranks_per_node;
-    for (int size = node; size < gpus; size *= 2) {
-      if (gpus % size != 0) continue;
-      for (const char* const name : {"hybrid_shard", "hybrid_shard_zero2"}) {
-        out.push_back(
-            {fmt::format("fsdp.strategy={}", name), fmt::format("fsdp.shard_size={}", size)});
+    for (const comm::Strategy strategy : comm::kStrategies) {
+      const bool own = strategy == question_.config.fsdp.options.strategy;
+      if (is_fixed("fsdp.strategy") && !own) continue;
+      const Choice choice = {fmt::format("fsdp.strategy={}", comm::choice_name(strategy))};
+      if (!comm::is_hybrid(strategy)) {
+        out.push_back(choice);
+        continue;
       }
+      for (const Choice& size : shard_sizes(gpus)) out.push_back(together(choice, size));
+    }
+    return out;
+  }
+
+  std::vector<Choice> shard_sizes(int gpus) const {
+    if (is_fixed("fsdp.shard_size")) return {{}};
+    std::vector<Choice> out;
+    for (int size = question_.rates.ranks_per_node; size < gpus; size *= 2) {
+      if (size > 1 && gpus % size == 0) out.push_back({fmt::format("fsdp.shard_size={}", size)});
     }
     return out;
   }
@@ -105,10 +119,8 @@ class Search {
   // More than one unit ahead: where units are given back between their uses.
   bool can_prefetch(const Choice& strategy) const {
     if (is_fixed("fsdp.prefetch_depth") || is_fixed("fsdp.units_in_flight")) return false;
-    const std::string name =
-        strategy.empty() ? std::string(comm::choice_name(question_.config.fsdp.options.strategy))
-                         : strategy.front().substr(strategy.front().find('=') + 1);
-    return name == "full_shard" || name == "hybrid_shard";
+    return strategy.front() == "fsdp.strategy=full_shard" ||
+           strategy.front() == "fsdp.strategy=hybrid_shard";
   }
 
   // What takes memory away and time in return, the least first.
@@ -139,41 +151,42 @@ class Search {
 
   void look_at(size_t f) {
     const Family& family = families_[f];
-    const auto rates =
-        std::make_shared<CallRates>(question_.rates, MeasureCall{}, question_.percentile);
+    const int gpus = family.nodes * question_.rates.ranks_per_node;
+    const int64_t batch = config::step_shape(question_.config, 1).batch;
+    const auto rates = rates_of(question_);
     std::vector<bool> too_large(savings_.size(), false);
     for (const int64_t rows : rows_of(family.nodes)) {
+      const bool one_pass = rows * gpus == batch;
       bool fits = false;  // with less saving
       for (size_t s = 0; s < savings_.size(); ++s) {
-        if (fits || too_large[s]) {
+        if (fits || (too_large[s] && !one_pass)) {
           leave_out(fits ? kNoNeed : kRows);
           continue;
         }
         JobSettings settings = {family.nodes, together(family.choice, savings_[s])};
-        if (rows > 0) settings.overrides.push_back(fmt::format("train.rows_per_pass={}", rows));
-        std::optional<PlannedJob> job = try_job(settings, rates);
-        fits = job.has_value();
-        too_large[s] = !fits;
-        if (fits) keep({key_of(*job, s, f, rows), std::move(*job)});
+        if (rows > 0) {
+          settings.overrides.push_back(fmt::format("train.rows_per_pass={}", rows));
+          settings.overrides.emplace_back("train.micro_steps=auto");
+        }
+        try {
+          PlannedJob job = plan_job(question_, settings, rates, memory_limit_of(question_, gpus));
+          fits = true;
+          keep({key_of(job, s, f, rows), std::move(job)});
+        } catch (const TooMuchMemory&) {
+          too_large[s] = true;
+          refuse(kMemory);
+        } catch (const Error& error) {
+          refuse("refused: " + without_line(error.what()));
+        }
       }
     }
   }
 
-  std::optional<PlannedJob> try_job(const JobSettings& settings,
-                                    const std::shared_ptr<CallRates>& rates) {
-    const int gpus = settings.nodes * question_.rates.ranks_per_node;
-    std::string why = kMemory;
-    try {
-      return plan_job(question_, settings, rates, memory_limit_of(question_, gpus));
-    } catch (const TooMuchMemory&) {
-    } catch (const Error& error) {
-      why = fmt::format("refused: {}", error.what());
-    }
+  void refuse(const std::string& why) {
     const std::scoped_lock lock(mutex_);
     ++result_.runs;
     ++result_.left_out[why];
     say();
-    return std::nullopt;
   }
 
   void keep(Found found) {
@@ -217,13 +230,15 @@ SearchResult search_plans(const PlanQuestion& question, const SearchOptions& opt
 }
 
 std::vector<PlannedJob> plan_each(const PlanQuestion& question, const std::vector<int>& nodes) {
-  std::vector<PlannedJob> out;
-  for (const int number : nodes) {
-    const auto rates =
-        std::make_shared<CallRates>(question.rates, MeasureCall{}, question.percentile);
-    out.push_back(plan_job(question, {.nodes = number}, rates));
-  }
+  std::vector<PlannedJob> out(nodes.size());
+  for_each_index(nodes.size(), [&](size_t i) {
+    out[i] = plan_job(question, {.nodes = nodes[i]}, rates_of(question));
+  });
   return out;
+}
+
+void look_at_latencies(const PlanQuestion& question, std::vector<PlannedJob>& jobs) {
+  for_each_index(jobs.size(), [&](size_t i) { look_at_latency(question, jobs[i]); });
 }
 
 }  // namespace fsdp::tools

@@ -2,8 +2,9 @@
 // the best that fit. All train on the same batch. Not here: one of them (planned_job.h).
 //
 // [Note: what is left out] Without a run of its own a candidate is left out where another one
-// decides: fewer rows a pass already need too much; or it recomputes where the same job fits with
-// less of it. What is left out is counted by its reason.
+// decides: fewer rows a pass already need too much (but for a single pass, which adds up no
+// gradients and may need less); or it recomputes where the same job fits with less of it. What is
+// left out is counted by its reason.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,7 @@ struct SearchOptions {
   std::set<std::string> fixed = {};  // keys that stay as the configuration has them
   Best best = Best::kCheapest;
   size_t top = 10;
+  size_t threads = 0;  // 0: one for each core
 };
 
 struct SearchResult {
@@ -41,6 +43,9 @@ SearchResult search_plans(const PlanQuestion& question, const SearchOptions& opt
 
 // One job for each number of nodes, with the configuration as it is. Error where there is none.
 std::vector<PlannedJob> plan_each(const PlanQuestion& question, const std::vector<int>& nodes);
+
+// See look_at_latency(); of several jobs, on all cores.
+void look_at_latencies(const PlanQuestion& question, std::vector<PlannedJob>& jobs);
 
 // The lower, the better.
 double price_of(const PlannedJob& job, Best best);

@@ -44,6 +44,8 @@ void add_failures(const PlanQuestion& question, PlannedJob& job) {
                              .restart_s = question.restart_s};
   job.checkpoint_every_s = best_interval_s(failures);
   job.useful_share = useful_share(failures, *job.checkpoint_every_s);
+  FSDP_CHECK(job.useful_share > 1e-6,
+             "failures: one every {:.3g} s in the mean leaves no time for work", failures.mean_s);
   if (job.useful_share < 0.5) {
     job.warnings.push_back(fmt::format(
         "failures: one every {:.0f} s in the mean; most of the time is lost", failures.mean_s));
@@ -53,13 +55,10 @@ void add_failures(const PlanQuestion& question, PlannedJob& job) {
 void add_cost(const PlanQuestion& question, PlannedJob& job) {
   if (question.tokens == 0) return;
   job.days = question.tokens / job.tokens_per_step * job.step_s / job.useful_share / kDay;
+  job.failures = *job.days * job.gpus * question.failures_per_gpu_day;
   if (question.price_per_gpu_hour > 0) {
     job.cost = *job.days * 24 * job.gpus * question.price_per_gpu_hour;
   }
-}
-
-std::shared_ptr<CallRates> fresh_rates(const PlanQuestion& question, const Rates& rates) {
-  return std::make_shared<CallRates>(rates, MeasureCall{}, question.percentile);
 }
 
 config::TrainConfig changed(const PlanQuestion& question, const JobSettings& settings) {
@@ -79,6 +78,10 @@ size_t memory_limit_of(const PlanQuestion& question, int gpus) {
   if (machine_rates(question.gpu).device_gib == 0) return 0;
   const auto left = static_cast<double>(gpu_memory(question.gpu, gpus).left());
   return static_cast<size_t>(left * (1 - question.safety));
+}
+
+std::shared_ptr<CallRates> rates_of(const PlanQuestion& question) {
+  return std::make_shared<CallRates>(question.rates, MeasureCall{}, question.percentile);
 }
 
 PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
@@ -105,23 +108,23 @@ PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
   job.peak_bytes = planned.bytes - (run.on_gpu() ? 0 : job.host_bytes);
   job.checkpoint_s = question.checkpoint_s.value_or(seconds_to_save(run, each, question.rates));
   const auto peak = question.rates.peak_flops_per_s.find(job.config.train.dtype);
-  if (peak != question.rates.peak_flops_per_s.end()) {
+  const bool frozen = !describe_trained(run.session().parameters()).empty();
+  if (peak != question.rates.peak_flops_per_s.end() && !frozen) {
     job.mfu = job.tokens_per_s_gpu() *
               model_flops_per_token(run.session().model().config(), length) / peak->second;
   }
-  job.warnings = outside_of_validation(question.gpu, job.config, job.gpus);
+  job.warnings = outside_of_validation(question, job);
   add_failures(question, job);
   add_cost(question, job);
   return job;
 }
 
 void look_at_latency(const PlanQuestion& question, PlannedJob& job) {
-  Rates rates = question.rates;
-  for (LinkRate* link : {&rates.inside_node, &rates.between_nodes}) {
+  PlanQuestion near = question;
+  for (LinkRate* link : {&near.rates.inside_node, &near.rates.between_nodes}) {
     link->latency_us = link->hop_us = 0;
   }
-  job.latency_s =
-      job.step_s - plan_job(question, job.settings, fresh_rates(question, rates)).step_s;
+  job.latency_s = job.step_s - plan_job(near, job.settings, rates_of(near)).step_s;
   const bool waits = job.bound == "gather" || job.bound == "reduce";
   if (waits && 2 * job.latency_s > job.shares.gather_s + job.shares.reduce_s) job.bound = "latency";
 }

@@ -3,6 +3,7 @@
 // jobs), step_shares.h, failures.h. Not here: tables (plan_report.h).
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,12 +39,14 @@ struct PlannedJob {
   int gpus = 1;
   std::string shape;  // "2 rows x 4": of a pass, and micro-steps
   double step_s = 0, tokens_per_step = 0;
-  std::optional<double> mfu;  // see model_flops_per_token; none: the device's peak is not known
+  // See model_flops_per_token. None: the device's peak is not known, or parameters are frozen.
+  std::optional<double> mfu;
   StepShares shares;
   double latency_s = 0;  // of the step: what it would be faster by, if links had no latency
   size_t peak_bytes = 0, host_bytes = 0;  // of a rank; on the device, and on the host
   std::string bound;                      // of StepShares, or "latency"
   std::optional<double> days, cost;
+  double failures = 0;      // in these days
   double useful_share = 1;  // of the time, with the best interval between checkpoints
   double checkpoint_s = 0;
   std::optional<double> checkpoint_every_s;
@@ -53,18 +56,22 @@ struct PlannedJob {
 };
 
 // 6 N + 12 layers x heads x head size x length, for N parameters (PaLM, arXiv 2204.02311, appendix
-// B): what the utilization counts, whatever is computed again or left out.
+// B): what the utilization counts, whatever is computed again.
 double model_flops_per_token(const models::ModelConfig& model, int64_t length);
 
 // What a rank may take of the device: less what stays free. 0: nobody knows how much there is.
 size_t memory_limit_of(const PlanQuestion& question, int gpus);
 
+// For the jobs of one thread.
+std::shared_ptr<CallRates> rates_of(const PlanQuestion& question);
+
 // Error if train refuses the configuration on so many ranks, or it needs more than `most` bytes (0:
-// no matter). `rates`: of the question, for one thread at a time.
+// no matter), or failures leave no time for work. `rates`: of the question, for one thread at a
+// time.
 PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
                     const std::shared_ptr<CallRates>& rates, size_t most = 0);
 
-// Sets latency_s and a bound of latency: two more runs.
+// Sets latency_s and a bound of latency, by one more run.
 void look_at_latency(const PlanQuestion& question, PlannedJob& job);
 
 }  // namespace fsdp::tools

@@ -65,8 +65,9 @@ class Cells {
     if (cell.empty()) return 0;
     Number value = 0;
     const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    FSDP_CHECK(error == std::errc() && end == cell.data() + cell.size() && value >= 0,
-               "{}: {}: expected a number, got \"{}\"", where_, column, cell);
+    FSDP_CHECK(error == std::errc() && end == cell.data() + cell.size() &&
+                   (value > 0 || (value == 0 && column == "tied")),
+               "{}: {}: expected a number above 0, got \"{}\"", where_, column, cell);
     return value;
   }
   const std::string& missing() const { return missing_; }

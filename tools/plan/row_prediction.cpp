@@ -11,21 +11,20 @@
 namespace fsdp::tools {
 namespace {
 
-DType dtype_of(const PublishedRow& row) {
-  return row.param_dtype == "f16"    ? DType::kF16
-         : row.param_dtype == "bf16" ? DType::kBF16
-                                     : DType::kF32;
-}
+DType dtype_of(const PublishedRow& row) { return parse_dtype(row.param_dtype); }
 
 // Two matrices of an MLP that is four times as wide, as GPT's; else three, as Llama's.
 std::string usual_type(const PublishedRow& row) {
   return row.ffn == 4 * row.hidden && row.kv_heads == row.heads ? "gpt2" : "llama";
 }
 
+// torchtitan's selective recompute, which is not this program's.
+bool keeps_half(const PublishedRow& row, const ProgramKernels* program) {
+  return program && program->selective_keeps_half && row.recompute == "selective";
+}
+
 config::TrainConfig config_of(const PublishedRow& row, const ProgramKernels* program) {
   const std::string type = program ? std::string(program->model_type) : usual_type(row);
-  // torchtitan's own choice of what to keep: Again::kHalf.
-  const bool again = program && program->again == Again::kHalf && row.recompute == "selective";
   std::vector<config::Override> keys;
   const auto set = [&](const std::string& key, const auto& value) {
     keys.emplace_back(fmt::format("{}={}", key, value));
@@ -44,7 +43,7 @@ config::TrainConfig config_of(const PublishedRow& row, const ProgramKernels* pro
   set("train.micro_steps", row.accumulate);
   set("train.dtype", row.param_dtype);
   set("train.reduce_dtype", row.reduce_dtype);
-  set("train.recompute.mode", again ? "full" : row.recompute);
+  set("train.recompute.mode", keeps_half(row, program) ? "full" : row.recompute);
   set("train.logits_chunk_bytes", "1024GiB");  // as few products of the head as there can be
   set("fsdp.strategy", row.strategy);
   if (row.strategy.starts_with("hybrid")) set("fsdp.shard_size", row.shard_size);
@@ -58,6 +57,8 @@ Rates rates_of(const PublishedRow& row, const Constants& constants) {
   const auto [products, attention] = constants;
   Rates rates = machine_rates(row.machine);
   rates.ranks_per_node = row.gpus_per_node;
+  FSDP_CHECK(products > 0, "machine {} has no rate of products in {}", row.machine,
+             row.param_dtype);
   rates.flops_per_s[dtype_of(row)] = products;
   if (attention > 0) rates.attention.flops_per_s[dtype_of(row)] = attention;
   return rates;
@@ -72,6 +73,14 @@ Constants shipped_constants(const PublishedRow& row) {
     return found == of.end() ? 0 : found->second;
   };
   return {rate(rates.flops_per_s), rate(rates.attention.flops_per_s)};
+}
+
+Constants unfitted_constants(const PublishedRow& row) {
+  constexpr double kProducts = 0.7, kAttention = 0.25;
+  const auto& peaks = machine_rates(row.machine).peak_flops_per_s;
+  const auto peak = peaks.find(dtype_of(row));
+  if (peak == peaks.end()) return {};
+  return {kProducts * peak->second, kAttention * peak->second};
 }
 
 double predicted_step_s(const PublishedRow& row, const Constants& constants) {
@@ -89,7 +98,8 @@ double predicted_step_s(const PublishedRow& row, const Constants& constants) {
         ProgramRates::Job{.tokens = row.micro_batch * row.seq,
                           .length = row.seq,
                           .shards = row.strategy == "no_shard" ? 1 : row.shard_size,
-                          .reduces_16 = row.reduce_dtype != "f32"});
+                          .reduces_16 = size_of(parse_dtype(row.reduce_dtype)) == 2,
+                          .again = keeps_half(row, program) ? Again::kHalf : program->again});
     rates = of_program;
   } else {
     rates = std::make_shared<CallRates>(rates_of(row, constants));

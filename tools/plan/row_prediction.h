@@ -17,6 +17,10 @@ using Constants = std::array<double, 2>;
 // As the machine's file has them.
 Constants shipped_constants(const PublishedRow& row);
 
+// Of the device's peak, the same share everywhere: where a fit begins, which must know nothing of
+// what it predicts. 0: the peak is not known.
+Constants unfitted_constants(const PublishedRow& row);
+
 // Seconds of a step. Error where the row's job is none of this program's.
 double predicted_step_s(const PublishedRow& row, const Constants& constants);
 

@@ -23,10 +23,10 @@ bool is_collective(const StepCall& call) {
 // Of a call that is no computation of the compute stream: with what is done for collectives on
 // their streams (casts, copies), and for transfers on theirs.
 double StepShares::*waited_for(const StepCall& call) {
-  if (call.name == "all_gather" || call.stream == "gather") return &StepShares::gather_s;
-  if (is_collective(call) || call.stream == "reduce" || call.stream == "replicas") {
-    return &StepShares::reduce_s;
-  }
+  if (call.name == "all_gather") return &StepShares::gather_s;
+  if (is_collective(call)) return &StepShares::reduce_s;
+  if (call.stream == "gather") return &StepShares::gather_s;
+  if (call.stream == "reduce" || call.stream == "replicas") return &StepShares::reduce_s;
   const bool on_host = call.stream == "host";  // which updates what is offloaded
   return on_host ? &StepShares::host_s : &StepShares::transfer_s;
 }

@@ -19,6 +19,7 @@ struct StepShares {
   double transfer_s = 0;  // to the host and its disk, or from them
   double host_s = 0;      // nothing runs: the host has not issued it yet, or its CPU updates
 
+  double exposed_s() const { return gather_s + reduce_s; }  // communication
   double waiting_s() const { return gather_s + reduce_s + transfer_s + host_s; }
   double step_s() const { return products_s + passes_s + waiting_s(); }
   // "compute", "memory", "gather", "reduce", "transfer", "host": where most of the time goes.

@@ -4,53 +4,88 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/text/counted.h"
+#include "tools/config/key_values.h"
+#include "tools/predict/machines.h"
 
 namespace fsdp::tools {
+namespace {
+
+std::string value_of(const config::TrainConfig& config, const std::string& key) {
+  for (const auto& [name, value] : config::key_values(config)) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+// Of the machine that the times are of.
+void compare_machine(const PlanQuestion& question, std::vector<std::string>& out) {
+  const Rates named = machine_rates(question.gpu);
+  Rates rates = question.rates;
+  if (rates.ranks_per_node != named.ranks_per_node) {
+    out.push_back(fmt::format("not validated: {} in a node; published steps on {} have {}",
+                              counted(rates.ranks_per_node, "GPU"), question.gpu,
+                              named.ranks_per_node));
+    rates.ranks_per_node = named.ranks_per_node;
+  }
+  if (rates != named) {
+    out.push_back(fmt::format("not validated: the rates of {}, which are not those of {}",
+                              rates.machine, question.gpu));
+  }
+}
+
+}  // namespace
 
 // As the rows are: tests/tools/plan/validated_range_test.cpp.
 const std::vector<ValidatedRange>& validated_ranges() {
+  using enum DType;
   static const std::vector<ValidatedRange> kRanges = {
-      {"A100-40", 32768, 128, "bf16"},    {"A100-80", 65536, 32, "bf16"},
-      {"DGX-A100", 1024, 8, "f16"},       {"H100", 65536, 512, "bf16"},
-      {"H100-500W", 8192, 128, "bf16"},   {"H100-EFA", 4096, 256, "bf16"},
-      {"H100-cublaslt", 1024, 8, "bf16"},
+      {"A100-40", 32768, 128, kBF16, {"full_shard"}, {"full", "none"}},
+      {"A100-80", 65536, 32, kBF16, {"full_shard"}, {"full", "none"}},
+      {"DGX-A100", 1024, 8, kF16, {"no_shard"}, {"none"}},
+      {"H100", 65536, 512, kBF16, {"full_shard", "shard_grad_op"}, {"full", "none"}},
+      {"H100-500W", 8192, 128, kBF16, {"full_shard"}, {"selective"}},
+      {"H100-EFA", 4096, 256, kBF16, {"no_shard", "shard_optimizer"}, {"none"}},
+      {"H100-cublaslt", 1024, 8, kBF16, {"no_shard", "shard_optimizer"}, {"none"}},
   };
   return kRanges;
 }
 
-std::vector<std::string> outside_of_validation(const std::string& machine,
-                                               const config::TrainConfig& config, int gpus) {
+std::vector<std::string> outside_of_validation(const PlanQuestion& question,
+                                               const PlannedJob& job) {
   const auto& ranges = validated_ranges();
   const auto range = std::find_if(ranges.begin(), ranges.end(), [&](const ValidatedRange& each) {
-    return machine == each.machine;
+    return question.gpu == each.machine;
   });
   if (range == ranges.end()) {
-    return {fmt::format("not validated: no published step on {}", machine)};
+    return {fmt::format("not validated: no published step on {}", question.gpu)};
   }
   std::vector<std::string> out;
-  const std::string dtype(name_of(config.train.dtype));
-  if (std::string(range->dtypes).find(dtype) == std::string::npos) {
-    out.push_back(fmt::format("not validated: {}; published steps on {} are in {}", dtype, machine,
-                              range->dtypes));
+  compare_machine(question, out);
+  const auto differs = [&](const std::string& what, std::string_view published) {
+    out.push_back(fmt::format("not validated: {}; published steps on {} have {}", what,
+                              range->machine, published));
+  };
+  const config::TrainConfig& config = job.config;
+  if (config.train.dtype != range->dtype) {
+    differs(std::string(name_of(config.train.dtype)), name_of(range->dtype));
   }
   if (const int64_t length = config.data.sequence_length; length > range->longest) {
-    out.push_back(fmt::format("not validated: {} tokens a row; published steps on {} have up to {}",
-                              length, machine, range->longest));
+    differs(fmt::format("{} tokens a row", length), fmt::format("up to {}", range->longest));
   }
-  if (gpus > range->most_gpus) {
-    out.push_back(fmt::format("not validated: {}; published steps on {} have up to {}",
-                              counted(gpus, "GPU"), machine, range->most_gpus));
+  if (job.gpus > range->most_gpus) {
+    differs(counted(job.gpus, "GPU"), fmt::format("up to {}", range->most_gpus));
   }
-  using enum comm::Strategy;
-  const comm::Strategy strategy = config.fsdp.options.strategy;
-  if (strategy == kHybridShard || strategy == kHybridShardZero2) {
-    out.emplace_back("not validated: hybrid sharding; no published step has it");
-  }
-  if (config.fsdp.options.offload != comm::Offload::kNone) {
-    out.emplace_back("not validated: offload; no published step has it");
-  }
+  const auto compare = [&](const std::string& key, const std::vector<std::string>& published) {
+    const std::string value = value_of(config, key);
+    if (std::find(published.begin(), published.end(), value) != published.end()) return;
+    differs(fmt::format("{} {}", key, value), fmt::format("{}", fmt::join(published, ", ")));
+  };
+  if (job.gpus > 1) compare("fsdp.strategy", range->strategies);
+  compare("train.recompute.mode", range->recompute);
+  compare("fsdp.offload", {"none"});
   return out;
 }
 

@@ -1,24 +1,24 @@
-// Which published steps predictions of a machine were held against (tests/fixtures/planning): what
-// is outside of it says so. Not here: how good predictions are within (validation.h).
+// Which published steps predictions of a machine were held against (tests/fixtures/planning): a job
+// outside of them says so. Not here: how good predictions are within (validation.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "tools/config/config.h"
+#include "tools/plan/planned_job.h"
 
 namespace fsdp::tools {
 
 struct ValidatedRange {
-  const char* machine;
-  int64_t longest;  // tokens of a row
-  int most_gpus;
-  const char* dtypes;  // "bf16 f16"
+  std::string machine;
+  int64_t longest = 0;  // tokens of a row
+  int most_gpus = 0;
+  DType dtype = DType::kBF16;
+  std::vector<std::string> strategies = {}, recompute = {};  // by their names in the configuration
 };
 const std::vector<ValidatedRange>& validated_ranges();
 
 // A line for everything of the job that no published step had.
-std::vector<std::string> outside_of_validation(const std::string& machine,
-                                               const config::TrainConfig& config, int gpus);
+std::vector<std::string> outside_of_validation(const PlanQuestion& question, const PlannedJob& job);
 
 }  // namespace fsdp::tools

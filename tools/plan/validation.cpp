@@ -2,8 +2,8 @@
 //
 // [Note: the fit] Near its constants the logarithm of a step's time is linear in theirs: two more
 // runs of each row say how. The constants are those with the least sum of absolute errors (of
-// logarithms), by least squares whose weights are 1/error; then the same once more from there. What
-// a row that is left out says is of no use to its prediction.
+// logarithms), by least squares whose weights are 1/error; then again from there, and again. A
+// fit begins at shares of the data sheet's peak, which no row has a part in.
 #include "tools/plan/validation.h"
 
 #include <algorithm>
@@ -111,22 +111,19 @@ class Validator {
   Validator(const std::vector<PublishedRow>& rows, Fit fit) : fit_(fit) {
     for (const PublishedRow& row : rows) {
       results_.push_back({.row = row, .skipped = row.unusable});
-      std::string& skipped = results_.back().skipped;
-      if (skipped.empty() && !is_machine(row.machine)) {
-        skipped = fmt::format("machine {} is not known", row.machine);
-      }
+      try_row(results_.size() - 1, [](const RowResult& each) { shipped_constants(each.row); });
     }
     make_groups();
   }
 
   std::vector<RowResult> run(const std::function<void(int64_t, int64_t)>& say) {
-    constexpr int kFits = 2;
+    constexpr int kFits = 3;
     const auto of_fits = static_cast<int64_t>(
         std::accumulate(groups_.begin(), groups_.end(), size_t{0},
                         [](size_t sum, const Group& group) { return sum + group.of_fit.size(); }));
     Progress progress(static_cast<int64_t>(results_.size()) + kFits * of_fits, say);
     for (const Group& group : groups_) {
-      Constants constants = shipped_constants(results_[group.own.front()].row);
+      Constants constants = unfitted_constants(results_[group.own.front()].row);
       for (int again = 0; again < kFits && !group.of_fit.empty(); ++again) {
         constants = fitted(group, constants, progress);
       }
@@ -195,8 +192,8 @@ class Validator {
     for_each_index(group.own.size(), [&](size_t i) {
       try_row(group.own[i], [&](RowResult& each) {
         each.fitted = !group.of_fit.empty();
-        each.predicted_s = predicted_step_s(
-            each.row, each.fitted ? constants : shipped_constants(each.row));
+        each.predicted_s =
+            predicted_step_s(each.row, each.fitted ? constants : shipped_constants(each.row));
       });
       progress.one_more();
     });
@@ -206,6 +203,8 @@ class Validator {
   std::vector<RowResult> results_;
   std::vector<Group> groups_;
 };
+
+constexpr int kHostConstants = 3;  // of ProgramKernels, where its host is what steps wait for
 
 // Of the machine's file: those whose source says so.
 int fitted_constants(const std::string& machine) {
@@ -235,16 +234,21 @@ std::vector<SetResult> sets_of(const std::vector<RowResult>& rows) {
     });
     if (set == sets.end()) {
       const ProgramKernels* const program = program_of(each.row.set);
-      sets.push_back({.name = each.row.set,
-                      .machine = each.row.machine,
-                      .kernels = program ? std::string(program->name) : "ours",
-                      .constants = each.fitted ? static_cast<int>(kConstants)
-                                               : fitted_constants(each.row.machine)});
+      sets.push_back({
+          .name = each.row.set,
+          .machine = each.row.machine,
+          .kernels = program ? std::string(program->name) : "ours",
+      });
       set = std::prev(sets.end());
     }
     ++set->rows;
     if (!each.skipped.empty()) continue;
     ++set->usable;
+    set->fitted = each.fitted;
+    const int host =
+        program_of(set->name) && program_of(set->name)->host_us > 0 ? kHostConstants : 0;
+    set->constants =
+        each.fitted ? static_cast<int>(kConstants) + host : fitted_constants(set->machine) + host;
     errors[set->name + " on " + set->machine].push_back(std::abs(each.error()));
     if (!set->worst.empty() && std::abs(each.error()) <= std::abs(set->worst_error)) continue;
     set->worst = each.row.place();
@@ -269,7 +273,7 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 Validation validate(const std::vector<PublishedRow>& rows, Fit fit,
                     const std::function<void(int64_t, int64_t)>& progress) {
-  Validation out;
+  Validation out = {.fit = fit};
   out.rows = Validator(rows, fit).run(progress);
   out.sets = sets_of(out.rows);
   return out;
@@ -292,6 +296,12 @@ std::string format_validation(const Validation& validation) {
     if (!each.skipped.empty()) ++reasons[each.skipped];
   }
   std::string out = side_by_side(table) + "errors: of a step's time; + is predicted too slow\n";
+  for (const SetResult& set : validation.sets) {
+    if (validation.fit == Fit::kNone || set.fitted || set.usable == 0) continue;
+    out += fmt::format(
+        "{} is not fitted: there are no other rows; constants are the machine's file's\n",
+        set.name);
+  }
   for (const auto& [reason, count] : reasons) {
     out += fmt::format("{} skipped: {}\n", count, reason);
   }
@@ -310,6 +320,7 @@ Json validation_json(const Validation& validation) {
                     {"p90", set.p90},
                     {"within_10", set.within_10},
                     {"constants", set.constants},
+                    {"fitted", set.fitted},
                     {"worst", {{"line", set.worst}, {"error", set.worst_error}}}});
   }
   for (const RowResult& each : validation.rows) {

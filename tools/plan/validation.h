@@ -34,16 +34,18 @@ struct SetResult {
   double median = 0, p90 = 0;  // of the error's size
   double within_10 = 0;        // share of usable rows
   int constants = 0;           // that were fitted on published rows
+  bool fitted = false;         // as of RowResult
   std::string worst;           // "rows.csv:12"
   double worst_error = 0;
 };
 
 struct Validation {
+  Fit fit = Fit::kNone;
   std::vector<SetResult> sets;  // in order of first row
   std::vector<RowResult> rows;  // in order of the files
 };
 
-// `progress`: told how many of how many predictions are done, now and then.
+// `progress`: told after each prediction how many of how many are done.
 Validation validate(const std::vector<PublishedRow>& rows, Fit fit,
                     const std::function<void(int64_t done, int64_t all)>& progress = {});
 

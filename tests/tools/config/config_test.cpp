@@ -63,6 +63,7 @@ TrainConfig changed_config() {
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   changed.runtime.monitor_s = 0.5;
   changed.runtime.name = "a \"b\": \u00e9";
+  changed.fsdp.options.offload = comm::Offload::kNvme;  // which has a folder
   changed.train.epochs = 0;
   changed.data.sources.clear();                                      // beside data.train
   changed.data.sample_break_mode = DataSection().sample_break_mode;  // of fairseq

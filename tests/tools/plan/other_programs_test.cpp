@@ -80,8 +80,9 @@ TEST_CASE("other programs: what is left out when a block is computed again") {
   };
   meta::MetaBackend backend;
   Tape tape(backend);
-  ProgramKernels program = {.again = Again::kToLastSaved};
-  ProgramRates torch(rates, program, model(), {.tokens = 32, .length = 16});
+  const ProgramKernels program;
+  ProgramRates torch(rates, program, model(),
+                     {.tokens = 32, .length = 16, .again = Again::kToLastSaved});
   torch.watch(tape);
   CHECK(torch.kernel_seconds(product(8, 24)) == 7);
   {
@@ -89,8 +90,7 @@ TEST_CASE("other programs: what is left out when a block is computed again") {
     CHECK(torch.kernel_seconds(product(8, 24)) == 0);  // the last of the MLP
     CHECK(torch.kernel_seconds(product(24, 8)) == 7);
   }
-  program.again = Again::kHalf;
-  ProgramRates titan(rates, program, model(), {.tokens = 32, .length = 16});
+  ProgramRates titan(rates, program, model(), {.tokens = 32, .length = 16, .again = Again::kHalf});
   titan.watch(tape);
   const Tape::Recomputing again(tape);
   double sum = 0;

@@ -58,7 +58,9 @@ TEST_CASE("published rows: what is wrong is named with its file, line and column
   CHECK(error(kHead + "a,b\n") == "a.csv:2: expected 21 cells, got 2");
   std::string bad = kRow;
   bad.replace(bad.find(",8,"), 3, ",x,");
-  CHECK(error(kHead + bad) == "a.csv:2: gpus: expected a number, got \"x\"");
+  CHECK(error(kHead + bad) == "a.csv:2: gpus: expected a number above 0, got \"x\"");
+  bad.replace(bad.find(",x,"), 3, ",0,");
+  CHECK(error(kHead + bad) == "a.csv:2: gpus: expected a number above 0, got \"0\"");
   CHECK(error(kHead + "\"a\"" + kRow) == "a.csv:2: quotes are not read");
   CHECK(test::contains(error("speed\n"), "a.csv:1: column \"speed\" is not known; expected set,"));
   const test::TempFolder empty;
