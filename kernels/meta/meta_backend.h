@@ -82,6 +82,8 @@ class MetaBackend final : public Backend {
   // The host waits for all streams, of all backends of the run; when they are done.
   double finish_all();
 
+  // Up to where a CPU's heaps would have been used; 0: as for a GPU.
+  size_t heap_end() const { return forecast_ ? forecast_->high_water() : 0; }
   const BlockLog* block_log() const { return log_ ? &*log_ : nullptr; }  // null: not kept
 
   std::string_view name() const override { return "meta"; }

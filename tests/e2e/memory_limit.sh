@@ -12,20 +12,21 @@ RANDOM=${SEED:-15}
 one_of() { shift $((RANDOM % $#)); chosen=$1; }
 # A configuration, and in $ranks on how many ranks.
 random_config() {
-  local strategy recompute fsdp="" validation="" evaluates=0
+  local strategy recompute fsdp="" validation="" evaluates=0 every=0
   one_of 1 2 2 3; ranks=$chosen
   one_of full_shard shard_grad_op shard_optimizer no_shard; strategy=$chosen
   one_of none none selective full offload; recompute=$chosen
   if [ "$strategy" = full_shard ]; then one_of "" "units_in_flight: 3," "wrap: none,"; fsdp=$chosen; fi
-  one_of 0 2; evaluates=$chosen
-  [ "$evaluates" = 0 ] || validation="validation: text.txt,"
+  one_of none none optimizer all; fsdp+=" offload: $chosen,"
+  one_of 0 2 5; evaluates=$chosen
+  [ "$evaluates" = 0 ] || { one_of 0 1 2; every=$chosen; validation="validation: text.txt,"; }
   {
-    one_of llama gpt2 bloom; echo "model: {model_type: $chosen, heads: 4"
-    one_of 32 64 96; echo "  , hidden_size: $chosen"
+    one_of llama gpt2 bloom qwen2; echo "model: {model_type: $chosen, heads: 4"
+    one_of 32 64 96 128; echo "  , hidden_size: $chosen"
     one_of 2 3 5; echo "  , layers: $chosen}"
     one_of 32 64 100; echo "data: {train: text.txt, $validation sequence_length: $chosen}"
-    one_of 6 9 16; echo "train: {steps: 3, eval_batches: $evaluates, recompute: {mode: $recompute}, batch: $chosen"
-    one_of 1 1 2; echo "  , micro_steps: $chosen"
+    one_of 15 16 18; echo "train: {steps: 3, eval_batches: $evaluates, eval_every: $every, recompute: {mode: $recompute}, batch: $chosen"
+    one_of 1 1 2 3 5; echo "  , micro_steps: $chosen"
     one_of f32 f32 bf16 f16; echo "  , dtype: $chosen}"
     one_of false false true; echo "fsdp: {$fsdp strategy: $strategy, release_arena: $chosen}"
   } >config.yaml

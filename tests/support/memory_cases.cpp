@@ -14,6 +14,7 @@ namespace fsdp::test {
 namespace {
 
 constexpr int64_t kLength = 7;
+constexpr int kSteps = 3, kEvaluated = 2;  // after each step
 constexpr int64_t kRows = 5;  // of a micro-step of all ranks: some ranks have more than others
 
 }  // namespace
@@ -45,8 +46,11 @@ MemoryOfRank predicted_memory(const MemoryCase& run, int rank) {
   if (run.masked) meta.hide_padding();
   meta.load(models::from_scratch(0), run.from_first_rank);
   const int64_t rows = kRows * run.options.fsdp.micro_steps;
-  meta.steps(rows, kLength, 2, 0, run.rows_per_pass(rows));
-  if (run.evaluates) meta.evaluate(kRows, kLength, run.rows_per_pass(rows));
+  meta.set_rows_per_pass(run.rows_per_pass(rows));
+  for (int step = 0; step < kSteps; ++step) {
+    meta.step({rows, kLength});
+    for (int i = 0; i < (run.evaluates ? kEvaluated : 0); ++i) meta.evaluate({kRows, kLength});
+  }
   const bool of_gpu = run.options.backend.cuda.has_value();
   return {memory_text(meta.usage(), of_gpu) + "host\n" + memory_text(meta.host_usage(), of_gpu) +
               "file\n" + memory_text(meta.file_usage()),
@@ -70,9 +74,9 @@ std::vector<MemoryOfRank> counted_memory(const MemoryCase& run) {
       batch.targets = models::shifted_labels(batch.tokens, batch.rows, kLength);
       return batch;
     };
-    for (uint32_t step = 0; step < 3; ++step) {
-      session.train_step(batch_of(rows), 1e-3, step).read();
-      if (run.evaluates) session.evaluate(batch_of(kRows));
+    for (int step = 0; step < kSteps; ++step) {
+      session.train_step(batch_of(rows), 1e-3, static_cast<uint32_t>(step)).read();
+      for (int i = 0; i < (run.evaluates ? kEvaluated : 0); ++i) session.evaluate(batch_of(kRows));
     }
     const bool of_gpu = run.options.backend.cuda.has_value();
     const MemoryUsage host = session.host() ? session.host()->ledger().usage() : MemoryUsage{};
@@ -143,7 +147,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
                  RecomputeMode::kFull, RecomputeMode::kOffload}[static_cast<size_t>(l[kRecompute])];
   o.recompute_every = l[kRecompute] == 3 ? 2 : 1;
   using enum comm::Accumulation;
-  o.fsdp.micro_steps = l[kAccumulation] == 0 ? 1 : 2;
+  o.fsdp.micro_steps = std::array{1, 3, 2, 3}[static_cast<size_t>(l[kAccumulation])];
   o.fsdp.accumulation = std::array{kReduceEach, kReduceEach, kReduceScatterEach,
                                    kReduceLast}[static_cast<size_t>(l[kAccumulation])];
   o.fsdp.param_dtype = std::array{DType::kF32, DType::kBF16, DType::kBF16,

@@ -213,7 +213,8 @@ class StepBenchmark {
   PlacePeaks predict_places() const {
     MetaRun run(session_options(options_, rank_.backend), rank_.world.size(), rank_.world.rank());
     run.load(models::from_scratch(kSeed));
-    run.steps(options_.batch, options_.length, kWarmUpSteps, 0, batch_.rows_per_pass);
+    run.set_rows_per_pass(batch_.rows_per_pass);
+    run.steps(options_.batch, options_.length, kWarmUpSteps);
     const PhaseMemory& steps = run.phases().back();
     return {
         .device = counted(steps.usage), .host = counted(steps.host), .file = counted(steps.file)};

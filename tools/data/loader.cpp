@@ -67,6 +67,11 @@ int64_t Loader::length_of(const std::vector<int64_t>& samples) const {
   return longest;
 }
 
+BatchShape Loader::shape_of(int64_t step) const {
+  const int64_t rows = sampler_.batch_size(step % steps_per_epoch());
+  return {rows, options_.to_longest ? length_of(samples_of(step)) : options_.sequence_length};
+}
+
 std::vector<BatchShape> Loader::largest_batches(int64_t steps) const {
   const int64_t whole = sampler_.batch_size(0);
   if (!options_.to_longest) return {{whole, options_.sequence_length}};

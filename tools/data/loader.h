@@ -60,6 +60,7 @@ class Loader {
   int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }
   int64_t samples_after(int64_t steps) const;  // of all ranks, over all epochs
   std::string summary() const { return sequences_->summary(); }
+  BatchShape shape_of(int64_t step) const;  // of its batch
   // The batches of the first `steps` steps that take most memory: the longest whole batch and,
   // where it is longer, the longest short one.
   std::vector<BatchShape> largest_batches(int64_t steps) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -126,8 +127,8 @@ RunPlan::Changed RunPlan::changed(const MemoryChange& change) const {
   if (change.ranks > 0) {
     out.ranks = change.ranks;
     const config::StepShape shape = config::step_shape(out.config, change.ranks);
-    data::BatchShape& batch = out.data.batches.front();
-    batch.rows = std::max(batch.rows, shape.batch);
+    out.data.usual.rows = std::max(out.data.usual.rows, shape.batch);
+    for (data::BatchShape& batch : out.data.batches) batch.rows = out.data.usual.rows;
   }
   out.data.rows_per_pass = out.config.train.rows_per_pass;
   out.session =
@@ -140,13 +141,18 @@ PlannedRun RunPlan::run(const MemoryChange& change, size_t stop_above) const {
   PlannedRun out = {.run =
                         predicted_run(c.config, c.session, c.data, c.ranks, 0, rates_, stop_above)};
   out.bytes = out.run->needed();
-  // The last rank has a row less, and other gaps between its blocks.
-  const auto uneven = [&](const data::BatchShape& batch) { return batch.rows % c.ranks != 0; };
-  if (std::any_of(c.data.batches.begin(), c.data.batches.end(), uneven) ||
-      std::any_of(c.data.validation_batches.begin(), c.data.validation_batches.end(), uneven)) {
-    const auto last =
-        predicted_run(c.config, c.session, c.data, c.ranks, c.ranks - 1, nullptr, stop_above);
-    out.bytes = std::max(out.bytes, last->needed());
+  // A later rank may have a row less of some batches, and other gaps between its blocks.
+  std::set<int> others;
+  for (const auto* batches : {&c.data.batches, &c.data.validation_batches}) {
+    for (const data::BatchShape& batch : *batches) {
+      const auto shorter = static_cast<int>(batch.rows % c.ranks);  // the first such rank
+      if (shorter > 0) others.insert(c.data.rows_per_pass > 0 ? c.ranks - 1 : shorter);
+    }
+  }
+  for (const int rank : others) {
+    const auto other =
+        predicted_run(c.config, c.session, c.data, c.ranks, rank, nullptr, stop_above);
+    out.bytes = std::max(out.bytes, other->needed());
   }
   return out;
 }

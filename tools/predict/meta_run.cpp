@@ -71,16 +71,17 @@ meta::MetaBackend& MetaRun::backend() {
   return dynamic_cast<meta::MetaBackend&>(session_->backend());
 }
 
-std::vector<meta::MetaBackend*> MetaRun::backends() {
-  std::vector<meta::MetaBackend*> out = {&backend()};
-  for (Backend* other : {session_->host(), session_->file()}) {
-    if (other) out.push_back(&dynamic_cast<meta::MetaBackend&>(*other));
+std::vector<meta::MetaBackend*> MetaRun::backends() const {
+  std::vector<meta::MetaBackend*> out;
+  for (Backend* each : {&session_->backend(), session_->host(), session_->file()}) {
+    if (each) out.push_back(&dynamic_cast<meta::MetaBackend&>(*each));
   }
   return out;
 }
 
 void MetaRun::note(const meta::MetaCall& call) {
   if (call.name == "allocate") {
+    if (timing_) return;
     if (most_ > 0 && needed() > most_) {
       throw TooMuchMemory(fmt::format("more than {} bytes are needed", most_));
     }
@@ -115,103 +116,6 @@ void MetaRun::note_peak(const std::string& unit) {
 
 namespace {
 
-constexpr int kStepsAlike = 2;  // that find the gaps between blocks as they were
-
-}  // namespace
-
-void MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
-  MemoryLedger& ledger = session_->backend().ledger();
-  Backend *const host = session_->host(), *const file = session_->file();
-  if (!done_.empty()) {  // the first one: with what the session's making took
-    for (meta::MetaBackend* each : backends()) each->ledger().reset_peak();
-  }
-  {
-    const PhaseScope mark(&marks_, name);
-    work(*session_);
-  }
-  done_.push_back({.name = name,
-                   .usage = ledger.usage(),
-                   .host = host ? host->ledger().usage() : MemoryUsage{},
-                   .file = file ? file->ledger().usage() : MemoryUsage{}});
-}
-
-void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
-  phase("loading", [&](Session& session) {
-    from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
-  });
-}
-
-Batch MetaRun::batch_of(int64_t rows, int64_t length, int64_t rows_per_pass) {
-  return synthetic_batch(session_->model().config(), rows, length, world_->rank(), world_->size(),
-                         rows_per_pass, masked_);
-}
-
-void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most,
-                    int64_t rows_per_pass) {
-  phase("steps", [&](Session& session) {
-    const Batch batch = batch_of(rows, length, rows_per_pass);
-    int64_t done = 0;
-    const auto step = [&] {
-      ++done;
-      session.train_step(batch, 0, steps_++).read();
-    };
-    while (done + 1 < count) step();
-    for (int alike = 0; alike < kStepsAlike && done + 1 < most;) {
-      const size_t before = needed();
-      step();
-      alike = needed() == before ? alike + 1 : 0;
-    }
-    if (count > 0) record_step(batch);
-  });
-}
-
-// From the moment when all streams are idle until they are again, as steps follow each other when
-// the host reads the values of each. With offload the CPU still updates then, beside the next step:
-// from one read to the next, after a step that leaves that.
-void MetaRun::record_step(const Batch& batch) {
-  const bool offloads = session_->sharded().options().host != nullptr;
-  const auto step = [&] { session_->train_step(batch, 0, steps_++).read(); };
-  calls_.clear();
-  step_begin_s_ = backend().finish_all();
-  for (meta::MetaBackend* each : backends()) each->set_times(rates_);
-  timing_ = true;
-  if (offloads) step();
-  if (offloads) step_begin_s_ = backend().host_seconds();
-  recording_ = true;
-  step();
-  recording_ = timing_ = false;
-  const double end_s = offloads ? backend().host_seconds() : backend().finish_all();
-  for (meta::MetaBackend* each : backends()) each->set_times(nullptr);
-  backend().finish_all();
-  step_ms_ = 1e3 * (end_s - step_begin_s_);
-}
-
-void MetaRun::evaluate(int64_t rows, int64_t length, int64_t rows_per_pass) {
-  phase("evaluation",
-        [&](Session& session) { session.evaluate(batch_of(rows, length, rows_per_pass)); });
-}
-
-void MetaRun::other_step(const std::string& name, int64_t rows, int64_t length,
-                         int64_t rows_per_pass) {
-  phase(name, [&](Session& session) {
-    session.train_step(batch_of(rows, length, rows_per_pass), 0, steps_++).read();
-  });
-}
-
-std::vector<meta::LoggedBlock> MetaRun::blocks_then() const {
-  return log_ ? log_->there_after(logged_) : std::vector<meta::LoggedBlock>{};
-}
-
-size_t MetaRun::host_needed() const {
-  return session_->host() ? session_->host()->ledger().usage().held_peak : 0;
-}
-
-size_t MetaRun::file_needed() const {
-  return session_->file() ? session_->file()->ledger().usage().held_peak : 0;
-}
-
-namespace {
-
 // Peaks of `phase` count in `all`, too.
 void take_peaks(const MemoryUsage& phase, MemoryUsage& all) {
   for (size_t i = 0; i < kMemoryCategories; ++i) {
@@ -221,24 +125,143 @@ void take_peaks(const MemoryUsage& phase, MemoryUsage& all) {
   all.total_peak = std::max(all.total_peak, phase.total_peak);
 }
 
+void take_peaks(const PhaseMemory& phase, PhaseMemory& all) {
+  take_peaks(phase.usage, all.usage);
+  take_peaks(phase.host, all.host);
+  take_peaks(phase.file, all.file);
+}
+
 }  // namespace
 
+// What is timed comes after all that is counted.
+PhaseMemory MetaRun::there() const {
+  if (last_ && !in_phase_) return *last_;
+  const auto of = [](Backend* backend) {
+    return backend ? backend->ledger().usage() : MemoryUsage{};
+  };
+  return {.name = "",
+          .usage = of(&session_->backend()),
+          .host = of(session_->host()),
+          .file = of(session_->file())};
+}
+
+std::vector<std::array<size_t, 3>> MetaRun::held() const {
+  std::vector<std::array<size_t, 3>> out;
+  for (meta::MetaBackend* each : backends()) {
+    const MemoryUsage usage = each->ledger().usage();
+    out.push_back({usage.held_peak, usage.total_current, each->heap_end()});
+  }
+  return out;
+}
+
+bool MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
+  const auto before = held();
+  if (last_) {  // the first one: with what the session's making took
+    for (meta::MetaBackend* each : backends()) each->ledger().reset_peak();
+  }
+  in_phase_ = true;
+  {
+    const PhaseScope mark(&marks_, name);
+    work(*session_);
+  }
+  PhaseMemory now = there();
+  in_phase_ = false;
+  now.name = name;
+  last_ = now;
+  const auto same = std::find_if(done_.begin(), done_.end(),
+                                 [&](const PhaseMemory& phase) { return phase.name == name; });
+  if (same == done_.end()) {
+    done_.push_back(std::move(now));
+  } else {
+    take_peaks(*same, now);
+    *same = std::move(now);
+  }
+  return held() == before;
+}
+
+void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
+  phase("loading", [&](Session& session) {
+    from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
+  });
+}
+
+// The last few are kept: a large one takes longer to make than a step.
+const Batch& MetaRun::batch_of(const data::BatchShape& shape) {
+  constexpr size_t kMostKept = 4;
+  const std::pair key(shape.rows, shape.length);
+  if (const auto found = batches_.find(key); found != batches_.end()) return found->second;
+  if (batches_.size() == kMostKept) batches_.clear();
+  return batches_[key] = synthetic_batch(session_->model().config(), shape.rows, shape.length,
+                                         world_->rank(), world_->size(), rows_per_pass_, masked_);
+}
+
+bool MetaRun::step(const data::BatchShape& shape) {
+  return phase("steps",
+               [&](Session& session) { session.train_step(batch_of(shape), 0, steps_++).read(); });
+}
+
+bool MetaRun::evaluate(const data::BatchShape& shape) {
+  return phase("evaluation", [&](Session& session) { session.evaluate(batch_of(shape)); });
+}
+
+void MetaRun::steps(int64_t rows, int64_t length, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) step({rows, length});
+  time_step({rows, length});
+}
+
+// From the moment when all streams are idle until they are again, as steps follow each other when
+// the host reads the values of each. With offload the CPU still updates then, beside the next step:
+// from one read to the next, after `before`, a step that leaves that.
+double MetaRun::timed_ms(const std::function<void()>& before, const std::function<void()>& work) {
+  step_begin_s_ = backend().finish_all();
+  for (meta::MetaBackend* each : backends()) each->set_times(rates_);
+  timing_ = true;
+  if (before) before();
+  if (before) step_begin_s_ = backend().host_seconds();
+  work();
+  const double end_s = before ? backend().host_seconds() : backend().finish_all();
+  timing_ = false;
+  for (meta::MetaBackend* each : backends()) each->set_times(nullptr);
+  backend().finish_all();
+  return 1e3 * (end_s - step_begin_s_);
+}
+
+void MetaRun::time_step(const data::BatchShape& shape) {
+  const Batch& batch = batch_of(shape);
+  const PhaseScope mark(&marks_, "steps");
+  const auto step = [&] { session_->train_step(batch, 0, steps_++).read(); };
+  const bool offloads = session_->sharded().options().host != nullptr;
+  calls_.clear();
+  step_ms_ = timed_ms(offloads ? std::function<void()>(step) : nullptr, [&] {
+    recording_ = true;
+    step();
+    recording_ = false;
+  });
+}
+
+void MetaRun::time_evaluation(const data::BatchShape& shape) {
+  const Batch& batch = batch_of(shape);
+  evaluation_ms_ = timed_ms(nullptr, [&] { session_->evaluate(batch); });
+}
+
+std::vector<meta::LoggedBlock> MetaRun::blocks_then() const {
+  return log_ ? log_->there_after(logged_) : std::vector<meta::LoggedBlock>{};
+}
+
 MemoryUsage MetaRun::host_usage() const {
-  if (!session_->host()) return {};
-  MemoryUsage out = session_->host()->ledger().usage();
+  MemoryUsage out = there().host;
   for (const PhaseMemory& phase : done_) take_peaks(phase.host, out);
   return out;
 }
 
 MemoryUsage MetaRun::file_usage() const {
-  if (!session_->file()) return {};
-  MemoryUsage out = session_->file()->ledger().usage();
+  MemoryUsage out = there().file;
   for (const PhaseMemory& phase : done_) take_peaks(phase.file, out);
   return out;
 }
 
 MemoryUsage MetaRun::usage() const {
-  MemoryUsage out = session_->backend().ledger().usage();
+  MemoryUsage out = there().usage;
   for (const PhaseMemory& phase : done_) take_peaks(phase.usage, out);
   out.total_peak = peak_;
   out.at_peak = moment_.memory;

@@ -3,11 +3,14 @@
 // but transport staging, which is the transport's own. Not here: how it is shown to people
 // (memory_report.h, unit_timeline.h).
 //
-// [Note: two steps] The second step finds what the first one left (memory that is allocated when it
-// is first used and kept); a third finds the same again. The gaps between the blocks of a CPU's
-// heaps may take some steps more to find their places.
+// [Note: settled] The second step finds what the first one left (memory that is allocated when it
+// is first used and kept). The gaps between the blocks of a CPU's heaps may take some steps more to
+// find their places, and an evaluation in between, or a batch of another shape, may move them
+// again. What leaves the heaps and all that is held as it found them does so again: it has settled,
+// until something else changes them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +18,7 @@
 
 #include "core/trace_phases.h"
 #include "kernels/meta/meta_backend.h"
+#include "tools/data/loader.h"
 #include "tools/predict/call_rates.h"
 #include "tools/train/placed_session.h"
 
@@ -70,21 +74,25 @@ class MetaRun {
 
   // Batches from now on have a mask of padding.
   void hide_padding() { masked_ = true; }
+  // Of the batches from now on, see Batch; 0: they have no passes.
+  void set_rows_per_pass(int64_t rows) { rows_per_pass_ = rows; }
   // From now on, TooMuchMemory once needed() is more; 0: never. For a search that only asks what
   // fits.
   void stop_above(size_t bytes) { most_ = bytes; }
-  // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
-  // no values.
+  // Anything that the run does with its session. What has the name of an earlier phase belongs to
+  // it. True: all that is held is as it was before. [Note: settled]
+  bool phase(const std::string& name, const std::function<void(Session&)>& work);
+  // `fill` must look at no values.
   void load(const models::FillFunction& fill, bool from_first_rank = false);
-  // `most`: so many steps where what is needed still grows.
-  void steps(int64_t rows, int64_t length, int64_t count = 2, int64_t most = 0,
-             int64_t rows_per_pass = 0);
-  void evaluate(int64_t rows, int64_t length, int64_t rows_per_pass = 0);
-  // A step of another shape, which need not take less.
-  void other_step(const std::string& phase, int64_t rows, int64_t length,
-                  int64_t rows_per_pass = 0);
-  // Anything else that the run does with its session.
-  void phase(const std::string& name, const std::function<void(Session&)>& work);
+  // One step, or the evaluation of one batch. `batch`: of all ranks.
+  bool step(const data::BatchShape& batch);
+  bool evaluate(const data::BatchShape& batch);
+  // What a step, or an evaluation's batch, takes once there were some, for step_ms() and
+  // last_step(). What it changes in memory counts nowhere.
+  void time_step(const data::BatchShape& batch);
+  void time_evaluation(const data::BatchShape& batch);
+  // Steps alike, and the time of one more.
+  void steps(int64_t rows, int64_t length, int64_t count = 2);
   // Something that the run makes now and has until its end.
   void keep(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
 
@@ -97,23 +105,27 @@ class MetaRun {
   bool on_gpu() const { return on_gpu_; }
   // What the device must have for this rank. Of a CPU: usage(), what lies between its blocks, the
   // scratch memory of its kernels. Of a GPU: usage(), and kernels/meta/gpu_workspace.h.
-  size_t device_needed() const { return session_->backend().ledger().usage().held_peak; }
-  size_t host_needed() const;  // for what is offloaded
-  size_t file_needed() const;  // bytes of the disk
+  size_t device_needed() const { return there().usage.held_peak; }
+  size_t host_needed() const { return there().host.held_peak; }  // for what is offloaded
+  size_t file_needed() const { return there().file.held_peak; }  // bytes of the disk
   // What the machine must have: of a CPU both, of a GPU the device's.
   size_t needed() const { return device_needed() + (on_gpu_ ? 0 : host_needed()); }
   const PeakMoment& moment() const { return moment_; }
-  // Predicted milliseconds of one training step: of the last one. 0 before there was one.
+  // Predicted milliseconds of a training step, and of a batch of an evaluation; 0: not timed.
   double step_ms() const { return step_ms_; }
+  double evaluation_ms() const { return evaluation_ms_; }
   // What lies there at that moment, the largest first; for a backend that keeps its blocks.
   std::vector<meta::LoggedBlock> blocks_then() const;
   const std::vector<StepCall>& last_step() const { return calls_; }
 
  private:
   meta::MetaBackend& backend();
-  Batch batch_of(int64_t rows, int64_t length, int64_t rows_per_pass);
-  std::vector<meta::MetaBackend*> backends();
-  void record_step(const Batch& batch);
+  const Batch& batch_of(const data::BatchShape& shape);
+  std::vector<meta::MetaBackend*> backends() const;
+  PhaseMemory there() const;
+  // Of each backend: what is held, at the most and now, and the end of its heaps.
+  std::vector<std::array<size_t, 3>> held() const;
+  double timed_ms(const std::function<void()>& before, const std::function<void()>& work);
   void note(const meta::MetaCall& call);
   void note_peak(const std::string& unit);
 
@@ -130,9 +142,12 @@ class MetaRun {
   size_t most_ = 0;    // that may be needed; 0: no matter
   PeakMoment moment_;
   std::vector<PhaseMemory> done_;
+  std::optional<PhaseMemory> last_;  // at the end of the phase that was the last to run
+  std::map<std::pair<int64_t, int64_t>, Batch> batches_;  // by rows and length
+  int64_t rows_per_pass_ = 0;
   uint32_t steps_ = 0;
-  bool timing_ = false, recording_ = false, masked_ = false;
-  double step_begin_s_ = 0, step_ms_ = 0;
+  bool in_phase_ = false, timing_ = false, recording_ = false, masked_ = false;
+  double step_begin_s_ = 0, step_ms_ = 0, evaluation_ms_ = 0;
   std::vector<StepCall> calls_;
 };
 

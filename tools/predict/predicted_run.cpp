@@ -2,6 +2,7 @@
 #include "tools/predict/predicted_run.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tools/checkpoint/staged_state.h"
 #include "tools/config/step_shape.h"
@@ -9,6 +10,7 @@
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/train/config_to_session.h"
+#include "tools/train/loop_order.h"
 
 namespace fsdp::tools {
 namespace {
@@ -23,7 +25,96 @@ models::FillFunction fill_of(const config::TrainConfig& config) {
   };
 }
 
+// The trainer's loop (tools/train/trainer.h) over the batches of a run, without what has settled:
+// [Note: settled] in meta_run.h. So a run of any length takes some steps.
+class Loop {
+ public:
+  Loop(MetaRun& run, const PredictedData& data, const LoopOrder& order)
+      : run_(run), data_(data), order_(order) {}
+
+  void run() {
+    if (order_.evaluates_between(data_.first_step)) evaluate();  // which a signal may have left out
+    for (int64_t step = data_.first_step; step < order_.steps;) {
+      take(false, of(data_.batches, step - data_.first_step));
+      ++step;
+      if (order_.evaluates_between(step)) evaluate();
+      if (!goes_on(step)) break;
+    }
+    evaluate();
+  }
+
+ private:
+  // Once it leaves everything as it was, it may still have found what one before it left.
+  static constexpr int kAlike = 2;
+  static constexpr int kMost = 200;  // where gaps never find their places
+
+  static const data::BatchShape& of(const std::vector<data::BatchShape>& all, int64_t index) {
+    return all[static_cast<size_t>(std::min<int64_t>(index, std::ssize(all) - 1))];
+  }
+
+  bool has_settled(bool evaluates, const data::BatchShape& shape) const {
+    const auto found = alike_.find({evaluates, shape.rows, shape.length});
+    return found != alike_.end() && found->second >= kAlike;
+  }
+
+  void take(bool evaluates, data::BatchShape shape) {
+    // A GPU's memory has no gaps: the largest batch takes most.
+    if (run_.on_gpu() && shape.rows <= data_.usual.rows && shape.length <= data_.usual.length) {
+      shape = evaluates ? of(data_.validation_batches, 0) : data_.usual;
+    }
+    if (has_settled(evaluates, shape) || taken_ == kMost) return;
+    ++taken_;
+    const bool as_it_was = evaluates ? run_.evaluate(shape) : run_.step(shape);
+    if (!as_it_was) alike_.clear();
+    if (as_it_was) ++alike_[{evaluates, shape.rows, shape.length}];
+  }
+
+  void evaluate() {
+    if (data_.validation_batches.empty()) return;
+    for (int64_t i = 0; i < data_.evaluated; ++i) {
+      const data::BatchShape& shape = of(data_.validation_batches, i);
+      take(true, shape);
+      const bool all_alike = i + 1 >= std::ssize(data_.validation_batches);
+      if (taken_ == kMost || (all_alike && has_settled(true, shape))) break;
+    }
+  }
+
+  // Goes to the next step that may change something; false: there is none.
+  bool goes_on(int64_t& step) const {
+    if (taken_ == kMost) return false;
+    const bool all_alike = step - data_.first_step + 1 >= std::ssize(data_.batches);
+    if (!all_alike || !has_settled(false, data_.batches.back())) return true;
+    if (data_.validation_batches.empty() || order_.eval_every == 0) return false;
+    for (const data::BatchShape& shape : data_.validation_batches) {
+      if (has_settled(true, shape)) continue;
+      const int64_t next = (step / order_.eval_every + 1) * order_.eval_every;
+      step = std::max(step, next - 1);
+      return true;
+    }
+    return false;
+  }
+
+  MetaRun& run_;
+  const PredictedData& data_;
+  const LoopOrder order_;
+  int taken_ = 0;
+  std::map<std::tuple<bool, int64_t, int64_t>, int> alike_;  // by kind, rows and length
+};
+
 }  // namespace
+
+std::vector<data::BatchShape> shapes_of(int64_t count, int64_t rows,
+                                        const std::function<data::BatchShape(int64_t)>& shape_of,
+                                        const std::vector<data::BatchShape>& largest) {
+  constexpr int64_t kMostRows = 1 << 20;  // whose lengths are looked at
+  std::vector<data::BatchShape> out;
+  for (int64_t i = 0; i < std::min(count, std::max<int64_t>(kMostRows / rows, 1)); ++i) {
+    out.push_back(shape_of(i));
+  }
+  out.insert(out.end(), largest.rbegin(), largest.rend());
+  while (out.size() > 1 && out.back() == *std::prev(out.end(), 2)) out.pop_back();
+  return out;
+}
 
 std::string describe_run(const models::ModelConfig& model, comm::Strategy strategy, int ranks) {
   return fmt::format("{}; {} on {} rank{}", describe(model), choice_name(strategy), ranks,
@@ -33,10 +124,14 @@ std::string describe_run(const models::ModelConfig& model, comm::Strategy strate
 PredictedData data_of(const config::TrainConfig& config, int ranks) {
   const config::StepShape shape = config::step_shape(config, ranks);
   const data::BatchShape full = {.rows = shape.batch, .length = config.data.sequence_length};
-  PredictedData out = {.batches = {full},
+  PredictedData out = {.usual = full,
+                       .batches = {full},
                        .rows_per_pass = shape.rows_per_pass,
                        .hides_padding = config.data.hides_padding()};
-  if (!config.data.validation.empty()) out.validation_batches = {full};
+  if (config.data.validation.empty()) return out;
+  constexpr int64_t kManyBatches = 1000;  // of a text of unknown length
+  out.validation_batches = {full};
+  out.evaluated = config.train.eval_batches > 0 ? config.train.eval_batches : kManyBatches;
   return out;
 }
 
@@ -51,17 +146,9 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
   if (config.checkpoint.async) {
     run->phase("checkpoints", [&](Session& s) { run->keep(std::make_shared<StagingMemory>(s)); });
   }
-  constexpr int64_t kSteps = 2, kMost = 10;  // [Note: two steps]
-  const data::BatchShape& usual = data.batches.front();
-  run->steps(usual.rows, usual.length, std::min(config.train.steps, kSteps),
-             std::min(config.train.steps, kMost), data.rows_per_pass);
-  for (size_t i = 1; i < data.batches.size(); ++i) {
-    run->other_step("last batch of an epoch", data.batches[i].rows, data.batches[i].length,
-                    data.rows_per_pass);
-  }
-  for (const data::BatchShape& batch : data.validation_batches) {
-    run->evaluate(batch.rows, batch.length, data.rows_per_pass);
-  }
+  run->set_rows_per_pass(data.rows_per_pass);
+  Loop(*run, data, {.steps = config.train.steps, .eval_every = config.train.eval_every.steps})
+      .run();
   if (config.train.save) {
     run->phase("saving", [&](Session& s) { walk_saved(s, saved_dtype(config)); });
   }
@@ -71,6 +158,8 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                       {std::vector<int32_t>(static_cast<size_t>(data.prompt_tokens), 0)});
     });
   }
+  run->time_step(data.usual);
+  if (!data.validation_batches.empty()) run->time_evaluation(data.validation_batches.front());
   return run;
 }
 

@@ -117,7 +117,8 @@ Json peaks_json(const MemoryUsage& usage, bool predicted) {
     if (predicted && category == MemoryCategory::kTransportStaging) continue;
     by_category[std::string(name_of(category))] = usage.peak[i];
   }
-  return {{"total", usage.predictable_peak}, {"by_category", by_category}};
+  return {
+      {"total", usage.predictable_peak}, {"by_category", by_category}, {"in_all", usage.held_peak}};
 }
 
 }  // namespace

@@ -105,8 +105,22 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
   PredictedData data = data_of(config_, rank_.world.size());
-  data.batches = data_.largest_batches(batch_of_step(left_out(), config_.train.steps));
-  data.validation_batches = data_.largest_validation_batches();
+  data.first_step = plan_.manifest ? plan_.manifest->step() : 0;
+  const int64_t steps = config_.train.steps;
+  const auto largest = data_.largest_batches(batch_of_step(left_out(), steps));
+  data.usual = largest.front();
+  data.batches = shapes_of(
+      steps - data.first_step, data.usual.rows,
+      [&, out = left_out()](int64_t i) {
+        return data_.shape_of(batch_of_step(out, data.first_step + i));
+      },
+      largest);
+  data.evaluated = data_.validation_batches();
+  if (data.evaluated > 0) {
+    data.validation_batches = shapes_of(
+        data.evaluated, data.usual.rows, [&](int64_t i) { return data_.validation_shape_of(i); },
+        data_.largest_validation_batches());
+  }
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());
   uint64_t host_needed = 0;

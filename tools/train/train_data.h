@@ -47,6 +47,11 @@ class TrainData {
     return train_loader_->largest_batches(steps);
   }
   std::vector<data::BatchShape> largest_validation_batches() const;
+  data::BatchShape shape_of(int64_t batch) const { return train_loader_->shape_of(batch); }
+  int64_t validation_batches() const;  // of an evaluation; 0: there is none
+  data::BatchShape validation_shape_of(int64_t batch) const {
+    return validation_loader_->shape_of(batch);
+  }
   // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
   std::map<std::string, std::string> hashes() const;
   std::string validation_hash() const;  // of its tokens; "" without
@@ -70,7 +75,6 @@ class TrainData {
 
  private:
   bool has_bigrams() const;
-  int64_t validation_batches() const;
   // Files that are read as one: data.train, one of data.sources, or data.validation.
   struct Part {
     std::vector<std::string> files;

@@ -11,6 +11,7 @@
 #include "core/text/numbers.h"
 #include "tools/report/run_costs.h"
 #include "tools/train/left_out.h"
+#include "tools/train/loop_order.h"
 
 namespace fsdp::tools {
 namespace {
@@ -88,9 +89,8 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
     before.reset();
   };
   // A signal may have come before the evaluation of the step that the run goes on from.
-  const bool owes = options_.eval_every > 0 && totals_.steps > 0 &&
-                    totals_.steps % options_.eval_every == 0 && totals_.steps < options_.steps;
-  if (owes && totals_.validated_at != totals_.steps) {
+  const LoopOrder order = {.steps = options_.steps, .eval_every = options_.eval_every};
+  if (order.evaluates_between(totals_.steps) && totals_.validated_at != totals_.steps) {
     evaluate(validation);
     // The checkpoint of this step can be judged now.
     if (is_due(totals_.steps)) saved_at_ = -1;
@@ -117,7 +117,7 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
     }
     before = std::move(issued);
     const bool last = step + 1 == options_.steps;
-    if (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !last) {
+    if (order.evaluates_between(step + 1)) {
       finish_before();
       evaluate(validation);
     }

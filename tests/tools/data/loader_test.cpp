@@ -188,6 +188,7 @@ TEST_CASE("the batches that take most: the longest whole one, a short one where 
         const Batch batch = loader.batch(step);
         BatchShape& shape = batch.rows == 4 ? whole : last;
         shape.length = std::max(shape.length, batch.length);
+        CHECK(loader.shape_of(step) == BatchShape{batch.rows, batch.length});
       }
       std::vector<BatchShape> expected = {whole};
       if (last.length > whole.length) expected.push_back(last);
@@ -198,6 +199,7 @@ TEST_CASE("the batches that take most: the longest whole one, a short one where 
   options.to_longest = false;
   CHECK(Loader(options).largest_batches(9) == std::vector<BatchShape>{{4, 6}});
   CHECK(Loader(options).batch(0).length == 6);
+  CHECK(Loader(options).shape_of(2) == BatchShape{3, 6});
 }
 
 TEST_CASE("the rule of torch: ranks are filled up, each makes passes of its own rows") {

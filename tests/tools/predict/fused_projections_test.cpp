@@ -38,7 +38,8 @@ std::ostream& operator<<(std::ostream& out, const Calls& c) {
 Calls calls_of_step(const PlacedOptions& options, int ranks, int64_t rows_per_pass) {
   MetaRun run(options, ranks);
   run.load(models::from_scratch(0));
-  run.steps(ranks * options.fsdp.micro_steps, 8, 2, 0, rows_per_pass);
+  run.set_rows_per_pass(rows_per_pass);
+  run.steps(ranks * options.fsdp.micro_steps, 8);
   Calls out;
   for (const StepCall& call : run.last_step()) {
     if (!call.computes) continue;

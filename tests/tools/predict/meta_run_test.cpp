@@ -65,7 +65,7 @@ TEST_CASE("the moment of the peak, and phases") {
   MetaRun run(options, 2);
   run.load(models::from_scratch(0));
   run.steps(4, kLength);
-  run.evaluate(4, kLength);
+  run.evaluate({4, kLength});
   REQUIRE(run.phases().size() == 3);
   CHECK(run.phases()[0].name == "loading");
   CHECK(run.phases()[1].usage.total_peak == run.usage().total_peak);

@@ -24,10 +24,13 @@ config::TrainConfig config_of(const Overrides& overrides) {
   return config::read_config("", all);
 }
 
-std::unique_ptr<MetaRun> run_of(const Overrides& overrides) {
+std::unique_ptr<MetaRun> run_of(const Overrides& overrides, const PredictedData& data) {
   const config::TrainConfig config = config_of(overrides);
-  const PlacedOptions session = session_options(config, model_config(config, 257), 2, {});
-  return predicted_run(config, session, data_of(config, 2), 2);
+  return predicted_run(config, session_options(config, model_config(config, 257), 2, {}), data, 2);
+}
+
+std::unique_ptr<MetaRun> run_of(const Overrides& overrides) {
+  return run_of(overrides, data_of(config_of(overrides), 2));
 }
 
 std::vector<std::string> names_of(const MetaRun& run) {
@@ -50,6 +53,39 @@ TEST_CASE("predicted run: the phases that the configuration asks for, in the ord
   CHECK(peak(1, kCommunication) == 0);
   // Keys and values of 16 positions in two layers.
   CHECK(peak(4, kCache) == 2 * 2 * rounded_bytes(16 * 24 * 4));
+}
+
+// The run that this was found with: a second batch finds other gaps between blocks than the first.
+TEST_CASE("predicted run: an evaluation of several batches can take more than one of one") {
+  const auto needed = [](const std::string& batches) {
+    return run_of({"model.model_type=qwen2", "model.hidden_size=128", "model.layers=3",
+                   "model.heads=4", "data.validation=[text.txt]", "data.sequence_length=128",
+                   "train.steps=2", "train.batch=12", "train.micro_steps=3",
+                   "train.recompute.mode=offload", "train.eval_batches=" + batches})
+        ->needed();
+  };
+  CHECK(needed("2") > needed("1"));
+  CHECK(needed("9") >= needed("2"));
+}
+
+TEST_CASE("predicted run: batches of other shapes count, wherever they come in the run") {
+  PredictedData data = data_of(config_of({}), 2);
+  const Overrides many = {"train.steps=1000000", "train.eval_every=1000",
+                          "data.validation=[text.txt]"};
+  const size_t alone = run_of(many, data)->needed();
+  data.batches = {{4, 5}, {4, 16}, {3, 11}, {4, 16}};
+  CHECK(run_of(many, data)->needed() >= alone);
+  data.batches = {{4, 16}};
+  data.validation_batches = {{4, 5}, {4, 64}};  // longer than what is trained on
+  data.evaluated = 2;
+  CHECK(run_of({"train.steps=1000000", "train.eval_every=1000", "data.validation=[text.txt]",
+                "data.sequence_length=64"},
+               data)
+            ->needed() > alone);
+  const auto numbered = [](int64_t i) { return data::BatchShape{4, i}; };
+  CHECK(shapes_of(4, 4, numbered, {{4, 9}, {3, 12}}) ==
+        std::vector<data::BatchShape>{{4, 0}, {4, 1}, {4, 2}, {4, 3}, {3, 12}, {4, 9}});
+  CHECK(shapes_of(1000, 4, [](int64_t) { return data::BatchShape{4, 9}; }, {{4, 9}}).size() == 1);
 }
 
 TEST_CASE("predicted run: the copy of checkpoint.async is there until the end") {

@@ -52,6 +52,7 @@ TEST_CASE("metrics: the summary") {
   summary.totals.true_tokens = 1000;
   summary.totals.step_time_s = 4;
   summary.memory.predictable_peak = 77;
+  summary.memory.held_peak = 99;
   summary.memory.peak[static_cast<size_t>(MemoryCategory::kTransportStaging)] = 5;
   summary.predicted_memory.predictable_peak = 78;
   summary.memory.peak[static_cast<size_t>(MemoryCategory::kGradient)] = 11;
@@ -66,6 +67,7 @@ TEST_CASE("metrics: the summary") {
   CHECK(memory.at("ledger").at("by_category").at("gradient") == 11);
   CHECK(memory.at("ledger").at("by_category").at("transport staging") == 5);
   CHECK(memory.at("predicted").at("total") == 78);
+  CHECK(memory.at("ledger").at("in_all") == 99);
   CHECK(memory.at("predicted").at("by_category").size() == kMemoryCategories - 1);
   CHECK(json.at("collectives").at("all_gather").at("bytes") == 96);
   CHECK(json.at("communication").is_null());
