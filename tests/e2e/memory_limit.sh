@@ -85,6 +85,10 @@ grep -qE '^fsdp: this run needs [0-9.]+ GiB per rank, the limit is [0-9.]+ [GM]i
   fail "what it needs, and what there is: $(cat log)"
 grep -q '^  no change was found that makes it fit; the least: ' log || fail "the least: $(cat log)"
 [ ! -e run ] && [ ! -e cache ] || fail "a refused run has left something"
+# Rows, whose number and lengths only the text says, too: one of them is too much.
+train log --set data.cache_dir=cache data.pack=examples data.pad_to=longest train.batch=2 data.sequence_length=16
+[ $? = 12 ] || fail "rows for a model that no machine holds: $(cat log)"
+[ ! -e run ] && [ ! -e cache ] || fail "rows were tokenised for a run that cannot be"
 cat >config.yaml <<'YAML'
 model: {model_type: llama, hidden_size: 64, layers: 3, heads: 4}
 data: {train: text.txt, sequence_length: 64}

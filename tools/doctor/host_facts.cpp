@@ -116,7 +116,7 @@ HostFacts read_host_facts(const fs::path& root) {
     if (fs::exists(node / "cpulist")) ++facts.numa_nodes;
   }
   facts.quota = cpu_quota(root);
-  facts.memory = available_memory(root, std::nullopt);
+  facts.memory = available_memory(root, std::nullopt, Ram::kAll);
   facts.threads_left = read_threads_left(root);
   facts.open_files = limit_of(RLIMIT_NOFILE);
   facts.locked_memory = limit_of(RLIMIT_MEMLOCK);

@@ -20,12 +20,18 @@ std::optional<size_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-size_t ram(const fs::path& root) {
+// Old kernels, and some that only look like Linux, do not say what is available.
+AvailableMemory ram(const fs::path& root, Ram part) {
+  AvailableMemory out = {.bytes = std::numeric_limits<size_t>::max(), .source = "RAM"};
   std::ifstream in(root / "proc/meminfo");
   for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("MemTotal:")) return std::stoull(line.substr(line.find(':') + 1)) * 1024;
+    const auto bytes = [&] { return std::stoull(line.substr(line.find(':') + 1)) * 1024; };
+    if (line.starts_with("MemTotal:")) out.bytes = bytes();
+    if (part == Ram::kAvailable && line.starts_with("MemAvailable:")) {
+      return {.bytes = bytes(), .source = "available RAM", .is_left = true};
+    }
   }
-  return std::numeric_limits<size_t>::max();
+  return out;
 }
 
 void take_smaller(AvailableMemory& least, std::optional<size_t> bytes, std::string source) {
@@ -35,8 +41,8 @@ void take_smaller(AvailableMemory& least, std::optional<size_t> bytes, std::stri
 
 }  // namespace
 
-AvailableMemory available_memory(const fs::path& root, std::optional<size_t> addresses) {
-  AvailableMemory least = {.bytes = ram(root), .source = "RAM"};
+AvailableMemory available_memory(const fs::path& root, std::optional<size_t> addresses, Ram part) {
+  AvailableMemory least = ram(root, part);
   for (const ControlGroup& group : control_groups(root, "memory")) {
     const char* const file = group.version == 2 ? "memory.max" : "memory.limit_in_bytes";
     take_smaller(least, number_in(group.folder / file), group.source(file));

@@ -23,6 +23,7 @@ std::string text_of(const Alternative& alternative) {
 }  // namespace
 
 size_t overhead_of_rank(const AvailableMemory& available, int ranks_of_process) {
+  if (available.is_left) return kRest;
   const ProcessMemory now = process_memory();
   const size_t held = available.of_process ? now.addresses : now.resident;
   return held / static_cast<size_t>(ranks_of_process) + kRest;

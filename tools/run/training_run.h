@@ -151,7 +151,8 @@ class TrainingRun {
   MemoryLimit least_of_all(const MemoryLimit& mine);
   MemoryLimit limit_of_host(const std::string& wanted);
   MemoryLimit limit_of_gpu(const std::string& wanted);
-  void refuse(const PredictedData& data, const data::Tokenizer& tokenizer);
+  void refuse(const PredictedData& data, const data::Tokenizer& tokenizer,
+              const std::optional<PredictedData>& least = {});
   // training_run_report.cpp: what it says about itself
   size_t formula_states() const;
   MemoryReport memory_report();

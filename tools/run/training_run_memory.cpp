@@ -64,8 +64,10 @@ MemoryLimit TrainingRun::limit_of_gpu(const std::string& wanted) {
   return least_of_all(memory_limit(wanted, share));
 }
 
-// Collective.
-void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& tokenizer) {
+// `least`: what the run takes of its data whatever there is of it; a run that does not need too
+// much with this is not refused yet. Collective.
+void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& tokenizer,
+                         const std::optional<PredictedData>& least) {
   const std::string& wanted = config_.runtime.memory_limit;
   const bool on_gpu = rank_.backend.cuda.has_value();
   const MemoryLimit limit = on_gpu ? limit_of_gpu(wanted) : limit_of_host(wanted);
@@ -74,9 +76,12 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
   std::string message;
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    const RunPlan plan(config_, vocabulary_with(config_, tokenizer), data, rank_.world.size(),
-                       rank_.backend);
-    message = refusal(plan, limit, host);
+    const auto with = [&](const PredictedData& some) {
+      return RunPlan(config_, vocabulary_with(config_, tokenizer), some, rank_.world.size(),
+                     rank_.backend);
+    };
+    if (least && with(*least).run().bytes <= limit.bytes) return;
+    message = refusal(with(data), limit, host);
   });
   message = comm::from_first_rank(rank_.world, message);
   if (!message.empty()) throw AgreedError(message, status::kDoesNotFit);
@@ -84,21 +89,32 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
 }
 
 // Before the text is tokenised, which may take longer than all that is known by then: the model,
-// and for most texts the batches. What else is wrong is said where it is used. Collective.
+// and for most texts the batches, of others at least one row. What else is wrong is said where it is
+// used. Collective.
 void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   PredictedData data = data_of(config_, rank_.world.size());
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, tokenizer));
-  bool known = true;
+  // One row of them all; it has two tokens where it is not filled up.
+  PredictedData least = data;
+  const bool filled =
+      !config_.data.has_rows_of_any_length() || config_.data.padded_to() != data::PadTo::kLongest;
+  least.usual = {.rows = 1, .length = filled ? config_.data.sequence_length : 2};
+  least.batches = {least.usual};
+  if (!least.validation_batches.empty()) least.validation_batches = {least.usual};
+  struct Known {
+    bool model, batches;
+  } known = {true, false};
   agree(rank_.world, [&] {
     try {
       const models::ModelConfig model = model_config(config_, vocabulary_with(config_, tokenizer));
       session_options(config_, model, rank_.world.size(), rank_.backend);
     } catch (const std::exception&) {
-      known = false;
+      known.model = false;
     }
-    known = known && fills_a_batch(config_, data.batches.front().rows);
+    known.batches = fills_a_batch(config_, data.usual.rows);
   });
-  if (comm::exchange_values(rank_.world, int{known}).front() != 0) refuse(data, tokenizer);
+  known = comm::exchange_values(rank_.world, known).front();
+  if (known.model) refuse(data, tokenizer, known.batches ? std::nullopt : std::optional(least));
 }
 
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the

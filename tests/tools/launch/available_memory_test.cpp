@@ -21,6 +21,19 @@ TEST_CASE("available memory: RAM alone") {
   const AvailableMemory memory = available_memory(root / "", std::nullopt);
   CHECK(memory.bytes == 2 * kMiB);
   CHECK(memory.source == "RAM");
+  CHECK(!memory.is_left);
+}
+
+TEST_CASE("available memory: of the RAM what nobody holds now, if it is known") {
+  const test::TempFolder root;
+  write(root, "proc/meminfo",
+        "MemTotal:        4096 kB\nMemFree:  1 kB\nMemAvailable:    3072 kB\n");
+  const AvailableMemory memory = available_memory(root / "", std::nullopt);
+  CHECK(memory.bytes == 3 * kMiB);
+  CHECK(memory.source == "available RAM");
+  CHECK(memory.is_left);
+  CHECK(!available_memory(root / "", kMiB).is_left);
+  CHECK(available_memory(root / "", std::nullopt, Ram::kAll).bytes == 4 * kMiB);
 }
 
 TEST_CASE("available memory: control groups of version 2, the one around it too") {

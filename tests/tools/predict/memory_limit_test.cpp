@@ -24,6 +24,8 @@ TEST_CASE("memory limit: what is given, and never more than there is") {
   const MemoryShare small = {.available = {.bytes = 10}, .ranks = 1, .overhead = 100};
   CHECK(memory_limit("auto", small).bytes == 0);
   CHECK(overhead_of_rank({.of_process = false}, 1) > overhead_of_rank({.of_process = false}, 4));
+  // What the program holds has gone from it already.
+  CHECK(overhead_of_rank({.is_left = true}, 1) == 32 << 20);
 }
 
 TEST_CASE("memory limit: a run that needs more is refused, with changes that make it fit") {
