@@ -205,6 +205,11 @@ void read_held(Session& session, Checkpoint& checkpoint, bool optimizer, Missing
 
 }  // namespace
 
+void walk_restored(Session& session) {
+  session.sharded().before_masters_are_written();
+  session.sharded().masters_written();
+}
+
 void restore_weights(Session& session, Checkpoint& checkpoint) {
   read_held(session, checkpoint, false, MissingState::kError);
 }

@@ -66,6 +66,8 @@ void check_tensors(Session& session, const Checkpoint& checkpoint,
 // Values of parameters that are trained, optimizer state, loss scale and number of updates. Frozen
 // parameters stay as they are. Error when names or shapes are not those of the session.
 void restore(Session& session, Checkpoint& checkpoint, MissingState missing = MissingState::kError);
+// What restore() does besides reading, for a session that is only predicted.
+void walk_restored(Session& session);
 // The trained parameters alone.
 void restore_weights(Session& session, Checkpoint& checkpoint);
 

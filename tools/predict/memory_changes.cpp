@@ -75,7 +75,7 @@ std::vector<Alternative> pairs_of(
     for (size_t j = i + 1; j < single.size(); ++j) {
       const Alternative &a = single[i], &b = single[j];
       if (a.bytes <= limit || b.bytes <= limit || !go_together(a.change, b.change)) continue;
-      out.push_back({both(a.change, b.change), 0, a.ms + b.ms - now.ms});
+      out.push_back({.change = both(a.change, b.change), .ms = a.ms + b.ms - now.ms});
     }
   }
   std::stable_sort(out.begin(), out.end(), cheaper);
@@ -158,12 +158,17 @@ PlannedRun RunPlan::run(const MemoryChange& change, size_t stop_above) const {
 }
 
 std::optional<Alternative> RunPlan::look_at(const MemoryChange& change, size_t stop_above) const {
+  const auto known = looked_at_.find(change.text());
+  if (known != looked_at_.end()) return known->second;
+  std::optional<Alternative> out;
   try {
     const PlannedRun planned = run(change, stop_above);
-    return Alternative{change, planned.bytes, planned.run->step_ms()};
+    out = Alternative{change, planned.bytes, planned.run->step_ms(), planned.run->host_needed(),
+                      planned.run->file_needed()};
   } catch (const Error&) {  // which train would say, or too large
-    return std::nullopt;
   }
+  if (stop_above == 0) looked_at_[change.text()] = out;
+  return out;
 }
 
 std::vector<MemoryChange> RunPlan::single_changes() const {
@@ -234,7 +239,7 @@ std::vector<Alternative> RunPlan::one_on_the_other(const std::vector<Alternative
 
 FittingChanges RunPlan::changes_that_fit(size_t limit, size_t count, Cheapest cheapest) const {
   const PlannedRun as_it_is = run();
-  const Alternative now = {{}, as_it_is.bytes, as_it_is.run->step_ms()};
+  const Alternative now = {.bytes = as_it_is.bytes, .ms = as_it_is.run->step_ms()};
   const std::vector<Alternative> single = smaller_than(now.bytes);
   FittingChanges out = {.fitting = {}, .least = now};
   const auto cost = [&](const Alternative& each) {

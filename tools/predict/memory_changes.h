@@ -3,6 +3,7 @@
 // Read next: predicted_run.h (one such run), memory_limit.h, memory_view.h.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,9 +26,10 @@ struct MemoryChange {
 };
 
 struct Alternative {
-  MemoryChange change;
-  size_t bytes = 0;  // of a rank
-  double ms = 0;     // predicted, of a training step: MetaRun::step_ms()
+  MemoryChange change = {};
+  size_t bytes = 0;           // of a rank
+  double ms = 0;              // predicted, of a training step: MetaRun::step_ms()
+  size_t host = 0, file = 0;  // of rank 0: what is offloaded. On a CPU the host's are in `bytes`
 };
 
 struct PlannedRun {
@@ -85,6 +87,8 @@ class RunPlan {
   int ranks_;
   BackendOptions backend_;
   std::shared_ptr<CallRates> rates_;
+  // By text(): who wants the alternatives often wants those that fit next.
+  mutable std::map<std::string, std::optional<Alternative>> looked_at_;
 };
 
 }  // namespace fsdp::tools

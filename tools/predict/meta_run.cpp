@@ -195,9 +195,56 @@ const Batch& MetaRun::batch_of(const data::BatchShape& shape) {
                                          world_->rank(), world_->size(), rows_per_pass_, masked_);
 }
 
+// Rows split evenly over micro-steps: the first of them have one more. The session's have as many
+// of both kinds as it takes.
+MetaRun::Parts MetaRun::parts_of(const data::BatchShape& shape) const {
+  const int64_t own = deal_rows(shape.rows, world_->rank(), world_->size()).count;
+  const int64_t few = session_->sharded().options().micro_steps;
+  Parts out = {.rows = own / micro_steps_, .longer = own % micro_steps_};
+  out.shorter = micro_steps_ - out.longer;
+  out.longer_run = std::max(std::min(out.longer, few / 2), few - out.shorter);
+  out.shorter_run = few - out.longer_run;
+  return out;
+}
+
+const Batch& MetaRun::batch_of_step(data::BatchShape shape) {
+  if (micro_steps_ > 0) {
+    const Parts parts = parts_of(shape);
+    const int64_t own = parts.longer_run * (parts.rows + 1) + parts.shorter_run * parts.rows;
+    shape.rows = own * world_->size();
+  }
+  return batch_of(shape);
+}
+
+// The time between the last two of a kind is that of all that are left out.
+void MetaRun::add_micro_steps(const Parts& parts) {
+  std::vector<size_t> begins;  // of their forwards
+  bool in_forward = false;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const bool forward = calls_[i].phase == "forward";
+    if (forward && !in_forward) begins.push_back(i);
+    if (forward || calls_[i].phase == "backward") in_forward = forward;
+  }
+  const auto add = [&](int64_t end, int64_t more) {
+    if (more == 0) return;
+    const size_t last = begins.at(static_cast<size_t>(end - 1));
+    const size_t alike = begins.at(static_cast<size_t>(end - 2));
+    for (size_t i = alike; i < last; ++i) calls_[i].times += more;
+    const double ms = static_cast<double>(more) * (calls_[last].begin_ms - calls_[alike].begin_ms);
+    for (size_t i = last; i < calls_.size(); ++i) {
+      calls_[i].begin_ms += ms;
+      calls_[i].end_ms += ms;
+    }
+    step_ms_ += ms;
+  };
+  add(parts.longer_run, parts.longer - parts.longer_run);
+  add(parts.longer_run + parts.shorter_run, parts.shorter - parts.shorter_run);
+}
+
 bool MetaRun::step(const data::BatchShape& shape) {
-  return phase("steps",
-               [&](Session& session) { session.train_step(batch_of(shape), 0, steps_++).read(); });
+  return phase("steps", [&](Session& session) {
+    session.train_step(batch_of_step(shape), 0, steps_++).read();
+  });
 }
 
 bool MetaRun::evaluate(const data::BatchShape& shape) {
@@ -227,7 +274,7 @@ double MetaRun::timed_ms(const std::function<void()>& before, const std::functio
 }
 
 void MetaRun::time_step(const data::BatchShape& shape) {
-  const Batch& batch = batch_of(shape);
+  const Batch& batch = batch_of_step(shape);
   const PhaseScope mark(&marks_, "steps");
   const auto step = [&] { session_->train_step(batch, 0, steps_++).read(); };
   const bool offloads = session_->sharded().options().host != nullptr;
@@ -237,6 +284,7 @@ void MetaRun::time_step(const data::BatchShape& shape) {
     step();
     recording_ = false;
   });
+  if (micro_steps_ > 0) add_micro_steps(parts_of(shape));
 }
 
 void MetaRun::time_evaluation(const data::BatchShape& shape) {

@@ -8,6 +8,10 @@
 // find their places, and an evaluation in between, or a batch of another shape, may move them
 // again. What leaves the heaps and all that is held as it found them does so again: it has settled,
 // until something else changes them.
+//
+// [Note: micro-steps alike] Micro-steps between the first and the last are alike, in memory from
+// the second on and in time once no stream goes on catching up with another. A run of many has the
+// session of a run of few, and its step has the one before the last as often as it takes.
 #pragma once
 
 #include <map>
@@ -42,6 +46,7 @@ struct StepCall {
   double begin_ms = 0, end_ms = 0;  // predicted, since the step began
   Cost cost = {};                   // of a kernel
   std::optional<MatmulExtents> product = {};
+  int64_t times = 1;  // one micro-step after the other. [Note: micro-steps alike]
 };
 
 struct PhaseMemory {
@@ -76,6 +81,9 @@ class MetaRun {
   void hide_padding() { masked_ = true; }
   // Of the batches from now on, see Batch; 0: they have no passes.
   void set_rows_per_pass(int64_t rows) { rows_per_pass_ = rows; }
+  // A step stands for one of so many micro-steps, more than the session has; the rows of batches
+  // are those of the whole step. Not for passes. [Note: micro-steps alike]
+  void set_micro_steps(int64_t of_step) { micro_steps_ = of_step; }
   // From now on, TooMuchMemory once needed() is more; 0: never. For a search that only asks what
   // fits.
   void stop_above(size_t bytes) { most_ = bytes; }
@@ -121,6 +129,13 @@ class MetaRun {
  private:
   meta::MetaBackend& backend();
   const Batch& batch_of(const data::BatchShape& shape);
+  const Batch& batch_of_step(data::BatchShape shape);
+  struct Parts {       // micro-steps of a step, and of the session's
+    int64_t rows = 0;  // of a shorter one
+    int64_t longer = 0, longer_run = 0, shorter = 0, shorter_run = 0;
+  };
+  Parts parts_of(const data::BatchShape& shape) const;
+  void add_micro_steps(const Parts& parts);
   std::vector<meta::MetaBackend*> backends() const;
   PhaseMemory there() const;
   // Of each backend: what is held, at the most and now, and the end of its heaps.
@@ -144,7 +159,7 @@ class MetaRun {
   std::vector<PhaseMemory> done_;
   std::optional<PhaseMemory> last_;  // at the end of the phase that was the last to run
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;  // by rows and length
-  int64_t rows_per_pass_ = 0;
+  int64_t rows_per_pass_ = 0, micro_steps_ = 0;           // 0: what the session has
   uint32_t steps_ = 0;
   bool in_phase_ = false, timing_ = false, recording_ = false, masked_ = false;
   double step_begin_s_ = 0, step_ms_ = 0, evaluation_ms_ = 0;

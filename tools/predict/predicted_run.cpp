@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
+#include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/staged_state.h"
 #include "tools/config/step_shape.h"
 #include "tools/generate/generation.h"
@@ -14,6 +17,9 @@
 
 namespace fsdp::tools {
 namespace {
+
+// That are run of any number, of each kind. [Note: micro-steps alike]
+constexpr int64_t kMicroSteps = 3;
 
 // Reading a file takes nothing of the device's.
 models::FillFunction fill_of(const config::TrainConfig& config) {
@@ -44,8 +50,9 @@ class Loop {
   }
 
  private:
-  // Once it leaves everything as it was, it may still have found what one before it left.
-  static constexpr int kAlike = 2;
+  // Once it leaves everything as it was, it may still have found what one before it left. A GPU's
+  // memory has no gaps: the second finds what all after it find.
+  int alike() const { return run_.on_gpu() ? 1 : 2; }
   static constexpr int kMost = 200;  // where gaps never find their places
 
   static const data::BatchShape& of(const std::vector<data::BatchShape>& all, int64_t index) {
@@ -54,7 +61,7 @@ class Loop {
 
   bool has_settled(bool evaluates, const data::BatchShape& shape) const {
     const auto found = alike_.find({evaluates, shape.rows, shape.length});
-    return found != alike_.end() && found->second >= kAlike;
+    return found != alike_.end() && found->second >= alike();
   }
 
   void take(bool evaluates, data::BatchShape shape) {
@@ -65,8 +72,9 @@ class Loop {
     if (has_settled(evaluates, shape) || taken_ == kMost) return;
     ++taken_;
     const bool as_it_was = evaluates ? run_.evaluate(shape) : run_.step(shape);
-    if (!as_it_was) alike_.clear();
-    if (as_it_was) ++alike_[{evaluates, shape.rows, shape.length}];
+    const bool again = run_.on_gpu() && !seen_.emplace(evaluates, shape.rows, shape.length).second;
+    if (!as_it_was && !again) alike_.clear();
+    if (as_it_was || again) ++alike_[{evaluates, shape.rows, shape.length}];
   }
 
   void evaluate() {
@@ -99,6 +107,7 @@ class Loop {
   const LoopOrder order_;
   int taken_ = 0;
   std::map<std::tuple<bool, int64_t, int64_t>, int> alike_;  // by kind, rows and length
+  std::set<std::tuple<bool, int64_t, int64_t>> seen_;
 };
 
 }  // namespace
@@ -139,10 +148,19 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const PlacedOptions& session, const PredictedData& data,
                                        int ranks, int rank, std::shared_ptr<CallRates> rates,
                                        size_t stop_above) {
-  auto run = std::make_unique<MetaRun>(session, ranks, rank, std::move(rates));
+  PlacedOptions shortened = session;
+  const int64_t of_step = session.fsdp.micro_steps;
+  const bool even = data.usual.rows % (of_step * ranks) == 0;
+  if (data.rows_per_pass == 0) {
+    shortened.fsdp.micro_steps =
+        static_cast<int>(std::min(of_step, even ? kMicroSteps : 2 * kMicroSteps));
+  }
+  auto run = std::make_unique<MetaRun>(shortened, ranks, rank, std::move(rates));
+  if (shortened.fsdp.micro_steps < of_step) run->set_micro_steps(of_step);
   run->stop_above(stop_above);
   if (data.hides_padding) run->hide_padding();
   run->load(fill_of(config), config.fsdp.sync_module_states);
+  if (data.first_step > 0) run->phase("resuming", walk_restored);
   if (config.checkpoint.async) {
     run->phase("checkpoints", [&](Session& s) { run->keep(std::make_shared<StagingMemory>(s)); });
   }

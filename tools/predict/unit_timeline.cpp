@@ -134,16 +134,18 @@ std::vector<std::vector<StepRow>> step_timeline(const std::vector<StepCall>& cal
                                                 const std::vector<UnitRow>& units) {
   std::vector<std::vector<StepRow>> out;
   Rows rows(units);
+  int64_t times = 1;
   bool in_backward = false;
   for (const StepCall& call : calls) {
     const bool forward = call.phase == "forward";
     const bool backward = call.phase == "backward" || call.phase == "recompute";
     if (!forward && !backward) continue;
     if (forward && in_backward) {
-      out.push_back(rows.finish());
+      out.insert(out.end(), static_cast<size_t>(times), rows.finish());
       rows = Rows(units);
     }
     in_backward = backward;
+    times = call.times;
     rows.add(call);
   }
   out.push_back(rows.finish());
@@ -154,7 +156,8 @@ StepTime step_time(const MetaRun& run) {
   StepTime time = {.step_ms = run.step_ms()};
   for (const StepCall& call : run.last_step()) {
     if (!call.computes) continue;
-    (is_collective(call) ? time.scalars_ms : time.compute_ms) += call.end_ms - call.begin_ms;
+    const double ms = static_cast<double>(call.times) * (call.end_ms - call.begin_ms);
+    (is_collective(call) ? time.scalars_ms : time.compute_ms) += ms;
   }
   time.wait_ms = time.step_ms - time.compute_ms - time.scalars_ms;
   return time;

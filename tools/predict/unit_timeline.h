@@ -36,7 +36,8 @@ struct StepTime {
 };
 StepTime step_time(const MetaRun& run);
 
-// All micro-steps of a step, one after the other. `units`: root first. Collectives on the compute
+// All micro-steps of a step, one after the other; of those alike all have the moments of the first.
+// `units`: root first. Collectives on the compute
 // stream (norms, flags, losses) are left out.
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<StepCall>& calls,
                                                 const std::vector<UnitRow>& units);

@@ -88,6 +88,66 @@ TEST_CASE("predicted run: batches of other shapes count, wherever they come in t
   CHECK(shapes_of(1000, 4, [](int64_t) { return data::BatchShape{4, 9}; }, {{4, 9}}).size() == 1);
 }
 
+// Of a GPU and of a CPU, whose heaps have gaps; with what is kept and what is added up between
+// micro-steps.
+TEST_CASE("predicted run: few micro-steps stand for many, in memory and in time") {
+  for (const std::string more :
+       {"fsdp.strategy=full_shard", "fsdp.strategy=shard_grad_op", "fsdp.accumulation=reduce_last",
+        "train.recompute.mode=offload", "fsdp.offload=optimizer", "model.hidden_size=192"}) {
+    for (const int64_t micro_steps : {3, 4, 5, 6, 7, 19}) {
+      for (const bool on_gpu : {false, true}) {
+        CAPTURE(fmt::format("{}, {} micro-steps, {}", more, micro_steps, on_gpu));
+        const config::TrainConfig config =
+            config_of({more, fmt::format("train.micro_steps={}", micro_steps),
+                       fmt::format("train.batch={}", 4 * micro_steps)});
+        BackendOptions backend;
+        if (on_gpu) backend.cuda.emplace();
+        const PlacedOptions session =
+            session_options(config, model_config(config, 257), 2, backend);
+        const auto run = predicted_run(config, session, data_of(config, 2), 2);
+        MetaRun all(session, 2);
+        all.load(models::from_scratch(0));
+        for (int i = 0; i < 6; ++i) all.step({4 * micro_steps, 16});
+        all.time_step({4 * micro_steps, 16});
+        const auto steps = [](const MetaRun& of) { return of.phases()[1].usage; };
+        CHECK(steps(*run).peak == steps(all).peak);
+        CHECK(steps(*run).total_peak == steps(all).total_peak);
+        CHECK(steps(*run).held_peak == steps(all).held_peak);
+        CHECK(run->host_needed() == all.host_needed());
+        CHECK(run->step_ms() == doctest::Approx(all.step_ms()).epsilon(1e-3));
+        int64_t calls = 0, bytes = 0;
+        for (const StepCall& call : run->last_step()) {
+          calls += call.times;
+          bytes += call.times * call.bytes;
+        }
+        for (const StepCall& call : all.last_step()) bytes -= call.bytes;
+        CHECK(calls == std::ssize(all.last_step()));
+        CHECK(bytes == 0);
+        CHECK(run->last_step().back().end_ms ==
+              doctest::Approx(all.last_step().back().end_ms).epsilon(1e-3));
+      }
+    }
+  }
+}
+
+// Of 20 micro-steps of rank 0 some have 3 rows and some 2, or no more than one and none.
+TEST_CASE("predicted run: few micro-steps stand for many of two sizes") {
+  for (const int64_t rows : {13, 51, 45, 54, 59, 60}) {
+    CAPTURE(rows);
+    const config::TrainConfig config =
+        config_of({"train.micro_steps=20", fmt::format("train.batch={}", 2 * rows)});
+    const PlacedOptions session = session_options(config, model_config(config, 257), 2, {});
+    const auto run = predicted_run(config, session, data_of(config, 2), 2);
+    MetaRun all(session, 2);
+    all.load(models::from_scratch(0));
+    for (int i = 0; i < 6; ++i) all.step({2 * rows, 16});
+    all.time_step({2 * rows, 16});
+    CHECK(run->phases()[1].usage.peak == all.phases()[1].usage.peak);
+    CHECK(run->phases()[1].usage.held_peak == all.phases()[1].usage.held_peak);
+    CHECK(run->step_ms() == doctest::Approx(all.step_ms()).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("predicted run: the copy of checkpoint.async is there until the end") {
   const auto plain = run_of({"checkpoint.every=2"});
   const auto copied = run_of({"checkpoint.every=2", "checkpoint.async=true"});
