@@ -21,6 +21,10 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kShownBlocks = 8;
+
+// As kernels/cuda/cuda_backend.cpp sets it, see CudaOptions::attention_workspace.
+size_t cudnn_limit(size_t device) { return std::max(size_t{1} << 30, device / 32); }
+
 size_t gaps_of(const MetaRun& run) {
   const MemoryUsage usage = run.usage();
   return rest_of(run.device_needed(), usage.total_peak + usage.scratch);
@@ -96,22 +100,44 @@ std::string format_padding(MetaRun& run) {
 }
 
 std::string format_alternatives(const MemoryView& view) {
-  std::string out = fmt::format("{:<50}{:>12}{:>12}  {}\n", "if one thing were changed", "MiB",
-                                "a step", "what stays of the results");
+  const MetaRun& run = *view.planned.run;
+  const Alternative now = {.bytes = view.planned.bytes,
+                           .ms = run.step_ms(),
+                           .host = run.host_needed(),
+                           .file = run.file_needed()};
+  const auto offloads = [](const Alternative& each) { return each.host + each.file > 0; };
+  const bool elsewhere =
+      offloads(now) || std::any_of(view.alternatives.begin(), view.alternatives.end(), offloads);
+  std::string out;
+  const auto row = [&](const std::string& what, const std::string& device, const std::string& host,
+                       const std::string& file, const std::string& step, std::string_view keeps) {
+    out += fmt::format("{:<50}{:>12}", what, device);
+    if (elsewhere) out += fmt::format("{:>12}{:>12}", host, file);
+    out += fmt::format("{:>12}{}{}\n", step, keeps.empty() ? "" : "  ", keeps);
+  };
+  const auto add = [&](const std::string& what, const Alternative& each, std::string_view keeps) {
+    row("  " + what, mib(each.bytes), each.host > 0 ? mib(each.host) : "-",
+        each.file > 0 ? mib(each.file) : "-", duration_text(1e-3 * each.ms), keeps);
+  };
+  row("if one thing were changed", "MiB", "of the host", "in a file", "a step",
+      "what stays of the results");
   bool said = false;
   const auto as_it_is = [&] {
-    out += fmt::format("  {:<48}{:>12}{:>12}\n", "as it is", mib(view.planned.bytes),
-                       duration_text(1e-3 * view.planned.run->step_ms()));
+    add("as it is", now, "");
     said = true;
   };
   for (const Alternative& each : view.alternatives) {
     if (!said && each.bytes >= view.planned.bytes) as_it_is();
-    out += fmt::format("  {:<48}{:>12}{:>12}  {}\n", each.change.text(), mib(each.bytes),
-                       duration_text(1e-3 * each.ms), describe(each.change.keeps));
+    add(each.change.text(), each, describe(each.change.keeps));
   }
   if (!said) as_it_is();
   out += "time: predicted, on " + view.machine + "; to compare with each other\n";
   return view.machine_note.empty() ? out : out + "note: " + view.machine_note + "\n";
+}
+
+// Where cuDNN takes all that it may.
+bool fits_barely(const DeviceMemory& device, size_t needed) {
+  return needed <= device.left() && needed + device.cudnn > device.left();
 }
 
 std::string format_verdict(const DeviceMemory& device, size_t needed) {
@@ -122,9 +148,27 @@ std::string format_verdict(const DeviceMemory& device, size_t needed) {
   if (device.nccl > 0) of += fmt::format(" and {} for NCCL", byte_size_text(device.nccl));
   if (!device.gpu.empty()) of += " (assumed)";
   const size_t left = device.left();
-  return left >= needed
-             ? fmt::format("fits: {}; {} stay free\n", of, byte_size_text(left - needed))
-             : fmt::format("does not fit: {}; {} are missing\n", of, byte_size_text(needed - left));
+  if (left < needed) {
+    return fmt::format("does not fit: {}; {} are missing\n", of, byte_size_text(needed - left));
+  }
+  const std::string cudnn = device.cudnn == 0
+                                ? ""
+                                : fmt::format(", of which cuDNN's attention may take {} (assumed)",
+                                              byte_size_text(device.cudnn));
+  return fmt::format("{}: {}; {} stay free{}\n",
+                     fits_barely(device, needed) ? "fits barely" : "fits", of,
+                     byte_size_text(left - needed), cudnn);
+}
+
+// What is offloaded, of all ranks that share a host.
+std::string format_node(const MemoryView& view) {
+  const auto ranks = static_cast<size_t>(view.ranks_of_node);
+  const size_t host = ranks * view.planned.run->host_needed();
+  const size_t file = ranks * view.planned.run->file_needed();
+  if (host + file == 0) return "";
+  return fmt::format("a node of {} rank{} must have {} of memory for what is offloaded{}\n", ranks,
+                     ranks == 1 ? "" : "s", byte_size_text(host),
+                     file == 0 ? "" : fmt::format(", and {} of its disk", byte_size_text(file)));
 }
 
 std::string format_fitting(const FittingChanges& found) {
@@ -147,17 +191,20 @@ DeviceMemory gpu_memory(const std::string& name, int ranks) {
   const Rates rates = is_machine(name) ? machine_rates(name) : Rates{};
   FSDP_CHECK(rates.device_gib > 0, "gpu: expected one of {}, got \"{}\"",
              fmt::join(gpu_names(), ", "), name);
+  const size_t bytes = static_cast<size_t>(rates.device_gib * 1024) * kMiB;
   return {.name = name,
-          .bytes = static_cast<size_t>(rates.device_gib * 1024) * kMiB,
+          .bytes = bytes,
           .gpu = name,
           .context = static_cast<size_t>(rates.context_mib) * kMiB,
-          .nccl = ranks > 1 ? kNcclBytes : 0};
+          .nccl = ranks > 1 ? kNcclBytes : 0,
+          .cudnn = cudnn_limit(bytes)};
 }
 
 DeviceMemory gpu_of_size(size_t bytes, int ranks) {
   DeviceMemory out = gpu_memory(kUsualMachine, ranks);
   out.name = "a GPU";
   out.bytes = bytes;
+  out.cudnn = cudnn_limit(bytes);
   return out;
 }
 
@@ -172,6 +219,7 @@ MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& 
   MemoryView view = {.planned = plan.run()};
   view.machine = rates->rates().machine;
   view.machine_note = rates->rates().note;
+  view.ranks_of_node = std::min(ranks, rates->rates().ranks_per_node);
   view.model = describe_run(view.planned.run->session().model().config(),
                             config.fsdp.options.strategy, ranks) +
                (backend.cuda ? ", a GPU each"
@@ -191,6 +239,7 @@ std::string format_memory_view(const MemoryView& view) {
                   format_padding(*view.planned.run), format_blocks(view.planned.run->blocks_then()),
                   format_alternatives(view));
   if (view.device) out += "\n" + format_verdict(*view.device, view.planned.bytes);
+  if (view.device) out += format_node(view);
   if (view.fitting) out += format_fitting(*view.fitting);
   return out;
 }
@@ -217,6 +266,8 @@ Json memory_json(const MemoryView& view) {
   for (const Alternative& each : view.alternatives) {
     alternatives.push_back({{"change", each.change.text()},
                             {"bytes", each.bytes},
+                            {"host", each.host},
+                            {"file", each.file},
                             {"ms", each.ms},
                             {"keeps", describe(each.change.keeps)}});
   }
@@ -236,6 +287,9 @@ Json memory_json(const MemoryView& view) {
                       {"bytes", device.bytes},
                       {"context", device.context},
                       {"nccl", device.nccl},
+                      {"cudnn", device.cudnn},
+                      {"ranks_of_node", view.ranks_of_node},
+                      {"barely", fits_barely(device, view.planned.bytes)},
                       {"fits", view.planned.bytes <= device.left()}};
   }
   if (!view.fitting) return out;

@@ -19,6 +19,7 @@ struct DeviceMemory {
   std::string gpu = {};  // of whose kind it is, for times; "": no GPU
   size_t context = 0;    // of CUDA and its libraries
   size_t nccl = 0;
+  size_t cudnn = 0;  // more that its attention takes at the most, if there is so much
   size_t left() const { return bytes - std::min(bytes, context + nccl); }
 };
 // "A100-80". Error for others, with the names that there are.
@@ -38,6 +39,7 @@ struct MemoryView {
   std::vector<Alternative> alternatives;
   std::optional<DeviceMemory> device;
   std::optional<FittingChanges> fitting;  // where the device has too little
+  int ranks_of_node = 1;                  // that share a host and its disk
   std::string machine;                    // of the milliseconds
   std::string machine_note;               // see Rates
 };

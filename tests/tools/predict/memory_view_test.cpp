@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/text/byte_size.h"
 #include "tests/support/temp_folder.h"
 #include "tools/predict/machines.h"
 
@@ -37,7 +38,14 @@ TEST_CASE("memory view: peak, moment, what lies there, alternatives") {
   CHECK(!contains(text, "fits"));
   // What lies there at the most is all that is counted then.
   size_t there = 0;
-  for (const meta::LoggedBlock& block : view.planned.run->blocks_then()) there += block.bytes;
+  for (const meta::LoggedBlock& block : view.planned.run->blocks_then()) {
+    there += block.bytes;
+    // What belongs to a unit says so, that of the root too; buffers are shared by units in turn.
+    CAPTURE(block.bytes);
+    const bool of_unit = block.category == MemoryCategory::kParameterShard ||
+                         block.category == MemoryCategory::kOptimizerState;
+    if (of_unit && block.bytes > kAllocationGranularity) CHECK(!block.unit.empty());
+  }
   CHECK(there == view.planned.run->usage().total_peak);
   const Json json = memory_json(view);
   CHECK(json.at("peak").at("total").get<int64_t>() == static_cast<int64_t>(view.planned.bytes));
@@ -93,13 +101,41 @@ TEST_CASE("memory view: a GPU is judged by what a GPU takes, in its own time") {
   CHECK(h100.planned.run->step_ms() < v100.planned.run->step_ms());
   const DeviceMemory room = gpu_of_size(size_t{2} << 30, 2);
   CHECK(on(room).planned.run->usage().scratch == 0);
-  CHECK(contains(format_memory_view(on(room)), "\nfits: 2.00 GiB of a GPU, less 600.00 MiB for "));
+  CHECK(contains(format_memory_view(on(room)),
+                 "\nfits barely: 2.00 GiB of a GPU, less 600.00 MiB for "));
+  CHECK(memory_json(on(room)).at("verdict").at("barely").get<bool>());
+  CHECK(contains(format_memory_view(h100), "\nfits: "));
+  CHECK(contains(format_memory_view(h100),
+                 ", of which cuDNN's attention may take 2.47 GiB (assumed)\n"));
   // Less than the context takes.
   CHECK(on(gpu_of_size(size_t{1} << 20, 2)).fitting->fitting.empty());
   const DeviceMemory little = gpu_of_size(room.context + room.nccl + h100.planned.bytes - 1, 2);
   const MemoryView tight = on(little);
   REQUIRE(tight.fitting->fitting.size() == 1);
   CHECK(tight.fitting->fitting[0].bytes < h100.planned.bytes);
+}
+
+TEST_CASE("memory view: what is offloaded, of each change and of a node") {
+  config::TrainConfig config = plan_of_two().config();
+  config.fsdp.options.offload = comm::Offload::kNvme;
+  config.fsdp.offload_folder = ".";
+  const MemoryView view = view_memory(config, {.ranks = 2, .device = gpu_memory("H100", 2)});
+  const MetaRun& run = *view.planned.run;
+  REQUIRE(run.file_needed() > 0);
+  CHECK(contains(
+      format_memory_view(view),
+      fmt::format("\na node of 2 ranks must have {} of memory for what is offloaded, and "
+                  "{} of its disk\n",
+                  byte_size_text(2 * run.host_needed()), byte_size_text(2 * run.file_needed()))));
+  bool none = false, host = false, file = false;
+  for (const Alternative& each : view.alternatives) {
+    if (each.change.text() == "fsdp.offload=none") none = each.host + each.file == 0;
+    if (each.change.text() == "fsdp.offload=all") host = each.host > 0 && each.file == 0;
+    if (each.change.text() == "train.recompute.mode=full") file = each.file == run.file_needed();
+  }
+  CHECK(none);
+  CHECK(host);
+  CHECK(file);
 }
 
 TEST_CASE("memory view: GPUs by name") {
