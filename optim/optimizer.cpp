@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/scope.h"
+
 namespace fsdp::optim {
 namespace {
 
@@ -76,6 +78,7 @@ Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard, DType dty
   FSDP_CHECK(shard.master.numel() == shard.layout.shard_numel(),
              "[optimizer] {}: master: expected the {} elements of a shard, got {}", shard.name,
              shard.layout.shard_numel(), shard.master.numel());
+  const Scope scope(shard.master.backend(), shard.name);
   ShardState state;
   const size_t values = std::max(names_.size(), matrix_names_.size());
   for (size_t i = 0; i < values; ++i) {

@@ -19,6 +19,7 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
       reduction_(runtime, policy, layout_),
       present_(layout_.parameters().size(), 0) {
   Backend& backend = runtime_.backend;
+  const Scope scope(backend, name_);
   const auto unbound = [&](int64_t numel, DType dtype) {
     return Storage::unbound(backend, static_cast<size_t>(numel) * size_of(dtype),
                             MemoryCategory::kGradient);

@@ -47,6 +47,7 @@ ShardSpec UnitParameters::spec_of(const ParameterSegment& s) const {
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
   Backend& backend = runtime_.backend;
+  const Scope scope(backend, name_);
   const DType dtype = policy_.param_dtype;
   const int shards = runtime_.mesh.shards();
   const int parts = trainable ? policy_.parts_of_shard : 1;

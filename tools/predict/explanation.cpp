@@ -5,6 +5,8 @@
 
 #include "tools/checkpoint/owned_state.h"
 #include "tools/config/step_shape.h"
+#include "tools/model_folders/checkpoint_model.h"
+#include "tools/predict/duration_text.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/predicted_run.h"
@@ -67,19 +69,54 @@ std::string describe_steps(const std::vector<UnitRow>& units, const MetaRun& run
       format_timeline(units, steps.back()));
 }
 
-// Of a node's ranks: they share its disk.
-std::string describe_checkpoint(MetaRun& run, int ranks, const Rates& rates) {
-  double bytes = 0;
+std::string megabytes(double bytes) { return fmt::format("{:.2f} MiB", bytes / (1 << 20)); }
+
+// Of a node's ranks: they share its disk. A checkpoint that is written beside the steps is copied
+// first.
+std::string describe_checkpoint(const config::TrainConfig& config, MetaRun& run, int ranks,
+                                const Rates& rates) {
+  double own = 0;
   for (const StatePartOwned& part : owned_state(run.session())) {
-    bytes += static_cast<double>(part.values.bytes());
+    own += static_cast<double>(part.values.bytes());
   }
   const int together = std::min(ranks, rates.ranks_per_node);
-  bytes *= together;
-  return fmt::format(
-      "a checkpoint: {:.2f} MiB of {} on a node; {:.2f} s to write, {:.2f} s to read on its "
-      "disk\n\n",
-      bytes / (1 << 20), together == 1 ? "the rank" : fmt::format("the {} ranks", together),
+  const double bytes = own * together;
+  std::string out = fmt::format(
+      "a checkpoint: {} of {} on a node; {:.2f} s to write, {:.2f} s to read on its disk\n",
+      megabytes(bytes), together == 1 ? "the rank" : fmt::format("the {} ranks", together),
       rates.disk_write.seconds(bytes), rates.disk_read.seconds(bytes));
+  if (config.checkpoint.async) {
+    out += fmt::format("  its copy in the host's memory: {} of a rank, {} to copy\n",
+                       megabytes(own), duration_text(rates.host_copy.seconds(own)));
+  }
+  return out;
+}
+
+// What a run does beside its steps, and how long it takes. A resumed run reads a checkpoint where
+// another reads a model.
+std::string describe_beside(const config::TrainConfig& config, const PredictedData& data,
+                            MetaRun& run, int ranks, const Rates& rates) {
+  std::string out = describe_checkpoint(config, run, ranks, rates);
+  const auto bytes = static_cast<double>(run.session().model().config().parameter_count()) *
+                     static_cast<double>(size_of(saved_dtype(config)));
+  if (!config.model.path.empty()) {
+    out += fmt::format("the model: {} to read on a node; {:.2f} s on its disk\n", megabytes(bytes),
+                       rates.disk_read.seconds(bytes));
+  }
+  if (config.train.save && !run.session().lora()) {
+    out += fmt::format("the saved model: {} of rank 0; {:.2f} s to write on its disk\n",
+                       megabytes(bytes), rates.disk_write.seconds(bytes));
+  }
+  if (!data.validation_batches.empty()) {
+    const double batch_s = 1e-3 * run.evaluation_ms();
+    out += fmt::format("an evaluation: {} a batch", duration_text(batch_s));
+    const int64_t batches = config.train.eval_batches;
+    out += batches == 0
+               ? "; as many as the text has\n"
+               : fmt::format("; {} for {} batches\n",
+                             duration_text(batch_s * static_cast<double>(batches)), batches);
+  }
+  return out + "\n";
 }
 
 // What one must know of the times, in lines.
@@ -118,11 +155,12 @@ Explanation explain(const config::TrainConfig& asked, const ExplainQuestion& que
   RatesChoice times = question.times;
   if (times.rates.empty() && !times.meter) times.rates = question.gpu;
   const auto rates = call_rates(times);
-  const auto run = predicted_run(config, session, data_of(config, ranks), ranks, 0, rates);
+  const PredictedData data = data_of(config, ranks);
+  const auto run = predicted_run(config, session, data, ranks, 0, rates);
   const std::vector<UnitRow> units = unit_rows(run->session().sharded());
   std::string text = fmt::format(
       "{}\n{}\n{}{}{}{}", describe_units(session, *run, ranks, units),
-      format_predicted_memory(*run), describe_checkpoint(*run, ranks, rates->rates()),
+      format_predicted_memory(*run), describe_beside(config, data, *run, ranks, rates->rates()),
       describe_batches(config, model, ranks),
       layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
       describe_steps(units, *run, *rates,

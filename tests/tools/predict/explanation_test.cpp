@@ -69,6 +69,32 @@ TEST_CASE("explanation: where the times come from, and the last of several micro
   CHECK(contains(one, "  on " + machine_rates(kUsualMachine).machine + "; of the distinct calls"));
 }
 
+TEST_CASE("explanation: what a run does beside its steps, and how long it takes") {
+  const test::TempFolder folder;
+  const std::string file = (folder / "rates.json").string();
+  Rates rates = machine_rates(kUsualMachine);
+  rates.disk_write = {.latency_us = 0, .bytes_per_s = 1e5};
+  rates.disk_read = {.latency_us = 0, .bytes_per_s = 2e5};
+  rates.host_copy = {.latency_us = 0, .bytes_per_s = 1e6};
+  write_rates(file, rates);
+  const std::string plain = explained(2, {"train.batch=4"}, file).text;
+  CHECK(contains(plain, "\nthe saved model: "));
+  CHECK(!contains(plain, "\nan evaluation: "));
+  CHECK(!contains(plain, "its copy in the host's memory"));
+  CHECK(!contains(explained(2, {"train.batch=4", "train.save=false"}, file).text, "saved model"));
+  const std::string all =
+      explained(2,
+                {"train.batch=4", "data.validation=[text.txt]", "train.eval_batches=7",
+                 "checkpoint.every=2", "checkpoint.async=true"},
+                file)
+          .text;
+  CHECK(contains(all, "\n  its copy in the host's memory: "));
+  CHECK(contains(all, " a batch; "));
+  CHECK(contains(all, " for 7 batches\n"));
+  CHECK(contains(explained(2, {"train.batch=4", "data.validation=[text.txt]"}, file).text,
+                 " a batch; as many as the text has\n"));
+}
+
 TEST_CASE("explanation: on a GPU, whose memory and times these are") {
   const auto on = [](const std::string& gpu, const std::vector<config::Override>& overrides) {
     std::vector<config::Override> all = {
