@@ -38,8 +38,8 @@ close() {  # RUN RUN: losses of all steps, up to rounding
 predicted() {  # RUN: metrics.json predicts what the ledger has counted
   local memory said was
   memory=$(tr -d ' \n' <"$1/metrics.json" | grep -o '"memory":{.*')
-  said=$(grep -o '"predicted":{[^}]*}' <<<"$memory" | grep -oE '"[a-z-]+":[0-9]+' | grep -v transport)
-  was=$(grep -o '"ledger":{[^}]*}' <<<"$memory" | grep -oE '"[a-z-]+":[0-9]+' | grep -v transport)
+  said=$(grep -o '"predicted":{[^}]*}' <<<"$memory" | grep -oE '"[a-z_-]+":[0-9]+' | grep -v transport)
+  was=$(grep -o '"ledger":{[^}]*}' <<<"$memory" | grep -oE '"[a-z_-]+":[0-9]+' | grep -v transport)
   [ -n "$said" ] && [ "$said" = "$was" ] || fail "$1: predicted $said, counted $was"
 }
 

@@ -118,7 +118,7 @@ Json peaks_json(const MemoryUsage& usage, bool predicted) {
     by_category[std::string(name_of(category))] = usage.peak[i];
   }
   return {
-      {"total", usage.predictable_peak}, {"by_category", by_category}, {"in_all", usage.held_peak}};
+      {"total", usage.predictable_peak}, {"in_all", usage.held_peak}, {"by_category", by_category}};
 }
 
 }  // namespace

@@ -81,17 +81,29 @@ TEST_CASE("bench step: a batch that cannot be dealt out, a sequence that is too 
         "bench step: --seq: expected within [2, 9], got 10");
 }
 
-TEST_CASE("bench step: the step predicted from its calls") {
+// Wide enough that kernels are all that a step takes. Something else that the machine does makes
+// either side slower for a while, never all the time: one quiet moment is enough. The 10 % that the
+// manual promises are tested by tests/e2e/predicted_step_slow.sh.
+TEST_CASE("bench step: the step predicted from its calls is within a quarter of it") {
   StepBenchOptions predicted = options(comm::Strategy::kFullShard);
+  predicted.model.hidden = 256;
+  predicted.model.head_dim = 64;
+  predicted.model.ffn = 1024;
+  predicted.model.max_positions = predicted.length = 64;
   predicted.predict = true;
   predicted.recompute = RecomputeMode::kFull;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     RankContext rank{.world = world};
-    const StepBench bench = bench_step(predicted, rank);
-    REQUIRE(bench.predicted);
-    // Whatever the machine does meanwhile: not far from the step itself, and never nothing.
-    CHECK(bench.predicted->least_ms > 0.05 * bench.fastest_ms());
-    CHECK(bench.predicted->least_ms < 20 * bench.median_ms());
+    constexpr int kAttempts = 8;
+    StepBench bench;
+    double share = 0;  // of the step
+    for (int i = 0; i < kAttempts && (share < 0.75 || share > 1.25); ++i) {
+      bench = bench_step(predicted, rank);
+      REQUIRE(bench.predicted);
+      share = bench.predicted->least_ms / bench.fastest_ms();
+    }
+    CHECK(share > 0.75);
+    CHECK(share < 1.25);
     CHECK(bench.predicted->least_ms <= bench.predicted->median_ms);
     CHECK(bench.predicted->calls.measured > 30);
     CHECK(bench.predicted->calls.estimated == 0);

@@ -19,6 +19,10 @@ TEST_CASE("formula deepspeed3: t5-3b as documented, from rounded sizes and from 
   CHECK(pair({}, "optimizer_cpu", "optimizer_gpu") == "127.45|0.78");
   CHECK(pair({}, "none_cpu_init", "none_gpu") == "1.43|6.09");
   CHECK(pair({}, "none_cpu", "none_gpu") == "127.45|6.09");
+  // 2,851,598,336 parameters, of which the table of 32,128 tokens has 1024 each.
+  const Numbers exact = {"psi=2851598336", "Lmax=32899072"};
+  CHECK(pair(exact, "none_cpu_init", "none_gpu") == "1.47|6.10");
+  CHECK(pair(exact, "optimizer_cpu_init", "optimizer_gpu") == "63.74|0.79");
 }
 
 TEST_CASE("formula deepspeed3: t5-large on 4 GPUs, MiB") {
