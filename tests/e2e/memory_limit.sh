@@ -134,6 +134,25 @@ refused 'excludes' --formula zero --world 2
 refused 'requires --formula' --number psi=1
 refused 'excludes' --gpu H100 --device-gib 3
 
+# ---- a control group of version 1 or 2: what fits trains in it, what does not is refused by its name ---
+parent=/sys/fs/cgroup
+[ ! -d $parent/memory ] || parent=$parent/memory
+group=$parent/fsdp_memory_limit.$$
+in_group() { (echo "$BASHPID" >"$group/cgroup.procs" && exec "$FSDP" train --config config.yaml --set runtime.run_dir=run "$@") >log 2>&1; }
+limit_file=memory.max
+mkdir "$group" 2>/dev/null && { [ -e "$group/$limit_file" ] || limit_file=memory.limit_in_bytes; }
+if { echo 200M >"$group/$limit_file"; } 2>/dev/null; then
+  rm -rf run
+  in_group || fail "a run in a control group of 200 MB: $(cat log)"
+  rm -rf run
+  in_group --set model.hidden_size=512 model.layers=8; status=$?
+  [ $status = 12 ] && grep -q "of $limit_file of the control group /.*fsdp_memory_limit.$$, less " log ||
+    fail "a run that is too large for its control group: status $status: $(cat log)"
+else
+  echo "[SKIP] control group: none with a limit of memory can be made here"
+fi
+[ ! -d "$group" ] || rmdir "$group" || fail "the control group cannot be removed"
+
 # ---- ulimit -v: a run, or one clear line; never a signal ----------------------------------------------
 for kib in 60000 80000 100000 120000 140000 160000 180000 200000 225000 250000 275000 300000; do
   rm -rf run
