@@ -165,8 +165,9 @@ class Search {
         }
         JobSettings settings = {family.nodes, together(family.choice, savings_[s])};
         if (rows > 0) {
-          settings.overrides.push_back(fmt::format("train.rows_per_pass={}", rows));
-          settings.overrides.emplace_back("train.micro_steps=auto");
+          settings.overrides.push_back(
+              fmt::format("train.micro_steps={}", (batch + rows * gpus - 1) / (rows * gpus)));
+          settings.overrides.emplace_back("train.rows_per_pass=0");
         }
         try {
           PlannedJob job = plan_job(question_, settings, rates, memory_limit_of(question_, gpus));

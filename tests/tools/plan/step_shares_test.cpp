@@ -41,6 +41,26 @@ TEST_CASE("step shares: what is slower is what is waited for, and all else stays
   CHECK(far.step_s() - near.step_s() == doctest::Approx(far.waiting_s() - near.waiting_s()));
 }
 
+// Passes are run one by one; of many micro-steps few are, for all (tools/predict/meta_run.h).
+TEST_CASE("step shares: few micro-steps that stand for many, and all of them one by one") {
+  for (const std::string strategy : {"full_shard", "shard_grad_op"}) {
+    const auto shares = [&](const std::string& rows) {
+      PlanQuestion question = plan_question({"fsdp.strategy=" + strategy, rows});
+      question.config.train.batch = 64;
+      question.rates.between_nodes.bytes_per_s /= 10;  // so that there is something to wait for
+      return shares_of(question, 2);
+    };
+    const StepShares few = shares("train.micro_steps=16"), all = shares("train.rows_per_pass=1");
+    CAPTURE(strategy);
+    for (auto share : {&StepShares::products_s, &StepShares::passes_s, &StepShares::gather_s,
+                       &StepShares::reduce_s}) {
+      CHECK(few.*share == doctest::Approx(all.*share).epsilon(2e-3));
+      CHECK(few.*share > 0);
+    }
+    CHECK(few.step_s() == doctest::Approx(all.step_s()).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("step shares: by hand") {
   // 10 ms: 0-2 nothing, 2-5 product, gather 1-6, 5-6 its rest, 6-8 pass, all-reduce 8-9, nothing.
   const auto call = [](const char* name, const char* stream, double begin_ms, double end_ms,
