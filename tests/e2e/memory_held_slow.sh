@@ -57,7 +57,7 @@ def configuration():
     out |= {"fsdp.strategy": strategy, "fsdp.release_arena": draw.choice(["false", "false", "true"])}
     offload = draw.choice(["none", "none", "optimizer", "all", "nvme"])
     if offload != "none":
-        out |= {"fsdp.offload": offload, "fsdp.offload_folder": "."}
+        out |= {"fsdp.offload": offload} | ({"fsdp.offload_folder": "."} if offload == "nvme" else {})
     if draw.random() < 0.2:
         out |= {"checkpoint.every": 2, "checkpoint.async": "true"}
     return ranks, out

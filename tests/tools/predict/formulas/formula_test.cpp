@@ -23,9 +23,9 @@ TEST_CASE("formulas: names are unique, and every example gives bytes") {
     }
     CHECK(!lines.empty());
   }
-  CHECK(names == std::set<std::string>{"seed002", "zero", "fsdp2-bound", "accelerate", "deepspeed2",
-                                       "deepspeed2-doc", "deepspeed3", "activation", "cookbook",
-                                       "megatron"});
+  CHECK(names == std::set<std::string>{"seed002", "zero", "fsdp2-bound", "accelerate",
+                                       "llamafactory", "alpaca", "deepspeed2", "deepspeed2-doc",
+                                       "deepspeed3", "activation", "cookbook", "megatron"});
 }
 
 TEST_CASE("formulas: the text has symbols, formulas, GB and GiB") {
