@@ -43,7 +43,7 @@ refused() { # TEXT ARGUMENTS...
 refused "expected --gpu, or --validate" --config job.yaml
 refused "32 rows are too few for 800 GPUs" --config job.yaml --gpu H100 --nodes 100
 refused "numbers of nodes from 1 to 99999, got 0" --config job.yaml --gpu H100 --nodes 0
-refused "needs two numbers of nodes" --config job.yaml --gpu H100 --svg one.svg
+refused "needs two numbers of --nodes" --config job.yaml --gpu H100 --svg one.svg
 refused "nothing.csv: cannot be read" --validate nothing.csv
 echo "set,machine" >bad.csv
 refused "bad.csv:1: column gpus is missing" --validate bad.csv
