@@ -45,8 +45,6 @@ double best_price(const std::vector<PlannedJob>& jobs) {
   return best;
 }
 
-// A model whose gradients, added up over passes, are most of what it takes: a single pass needs
-// less than two.
 TEST_CASE("plan search: what is left out without a run is never the best") {
   PlanQuestion question = plan_question(
       {"model.hidden_size=256", "data.sequence_length=32", "train.optimizer.kind=sgd"});
@@ -77,6 +75,23 @@ TEST_CASE("plan search: what is left out without a run is never the best") {
   }
   CHECK(too_large > 0);
   CHECK(more_rows > 0);
+}
+
+TEST_CASE("plan search: a single pass that needs less than several is found") {
+  PlanQuestion question =
+      plan_question({"model.hidden_size=256", "data.sequence_length=32", "fsdp.strategy=no_shard"});
+  const auto peak = [&](int passes) {
+    const std::string micro_steps = fmt::format("train.micro_steps={}", passes);
+    return plan_job(question, {1, {micro_steps}}, rates_for(question)).peak_bytes;
+  };
+  const size_t one = peak(1), several = std::min({peak(2), peak(4), peak(8)});
+  REQUIRE(one < several);
+  question.safety = 1 - static_cast<double>(one + several) / 2 /
+                            static_cast<double>(gpu_memory("A100-80", 2).left());
+  const SearchResult found =
+      search_plans(question, {.fixed = {"fsdp.strategy", "train.recompute.mode", "fsdp.offload"}});
+  REQUIRE(found.best.size() == 1);
+  CHECK(found.best.front().shape == "8 x 1");
 }
 
 TEST_CASE("plan search: the best first, the same on any number of threads, the best of each") {
