@@ -7,7 +7,8 @@
 //   hidden * C + kv * (C + C_kv) + ffn * F + scores * heads * T
 // for C channels, C_kv of all key heads, F of the MLP, T tokens of a row. They are counted from the
 // operations that the program's source does in a block, each once read and once written where it
-// runs as a kernel of its own. Fitted are the three numbers of Megatron's host alone.
+// runs as a kernel of its own. Fitted are the three numbers of Megatron's host, and
+// what llm-foundry computes again.
 #pragma once
 
 #include <string>
