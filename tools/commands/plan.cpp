@@ -112,9 +112,9 @@ Plan make_plan(const PlanOptions& options) {
   Plan plan = {.question = question_of(options), .searched = options.search};
   PlanQuestion& question = plan.question;
   const std::set<std::string> typed = typed_keys(question.config);
-  const int most = *std::max_element(options.nodes.begin(), options.nodes.end());
-  plan.notes = take_plan_defaults(question.config, question.rates,
-                                  most * question.rates.ranks_per_node, options.search);
+  std::vector<int> gpus;
+  for (const int nodes : options.nodes) gpus.push_back(nodes * question.rates.ranks_per_node);
+  plan.notes = take_plan_defaults(question.config, question.rates, gpus, options.search);
   if (options.question.percentile != 50 && !has_percentiles(question.rates)) {
     plan.notes.push_back(fmt::format("--percentile has no effect: {} has no measured percentiles",
                                      question.rates.machine));

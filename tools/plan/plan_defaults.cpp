@@ -2,6 +2,8 @@
 #include "tools/plan/plan_defaults.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -14,10 +16,20 @@ namespace {
 constexpr int64_t kLongest = 8192;         // tokens of a row
 constexpr int64_t kBatchTokens = 1 << 22;  // of a step, as Llama 2 and 3 of 8B began
 
+int64_t usual_batch(int64_t length, const std::vector<int>& gpus) {
+  const int64_t rows = std::max<int64_t>(kBatchTokens / length, 1);
+  int64_t multiple = 1;
+  for (const int each : gpus) multiple = std::lcm(multiple, int64_t{each});
+  if (multiple > rows) multiple = *std::max_element(gpus.begin(), gpus.end());
+  return static_cast<int64_t>(
+             std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(rows / multiple, 1)))) *
+         multiple;
+}
+
 }  // namespace
 
 std::vector<std::string> take_plan_defaults(config::TrainConfig& config, const Rates& rates,
-                                            int most_gpus, bool searches) {
+                                            const std::vector<int>& gpus, bool searches) {
   std::vector<std::string> keys, notes;
   const auto take = [&](const std::string& key, const auto& value, const std::string& why) {
     keys.push_back(fmt::format("{}={}", key, value));
@@ -34,12 +46,12 @@ std::vector<std::string> take_plan_defaults(config::TrainConfig& config, const R
     take("data.sequence_length", length, "");
   }
   if (!config.train.batch && config.train.rows_per_pass == 0) {
-    const int64_t even = std::max<int64_t>(kBatchTokens / length / most_gpus, 1) * most_gpus;
+    const int64_t even = usual_batch(length, gpus);
     take("train.batch", even, fmt::format(", {} tokens a step", even * length));
     if (!searches && !config.train.micro_steps) take("train.rows_per_pass", 1, "");
   } else if (!config.train.batch && searches) {
-    const int64_t batch =
-        config.train.rows_per_pass * most_gpus * config.train.micro_steps.value_or(1);
+    const int64_t batch = config.train.rows_per_pass * *std::max_element(gpus.begin(), gpus.end()) *
+                          config.train.micro_steps.value_or(1);
     take("train.batch", batch, ": rows_per_pass on all GPUs");
   }
   if (keys.empty()) return notes;

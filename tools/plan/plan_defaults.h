@@ -10,8 +10,9 @@
 
 namespace fsdp::tools {
 
-// Changes `config`; returns a line for each change.
+// Changes `config`; returns a line for each change. `gpus`: of the jobs, which all deal the batch
+// evenly, in passes of 1, 2, 4, ... rows, unless their least common multiple is too large for it.
 std::vector<std::string> take_plan_defaults(config::TrainConfig& config, const Rates& rates,
-                                            int most_gpus, bool searches);
+                                            const std::vector<int>& gpus, bool searches);
 
 }  // namespace fsdp::tools

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/text/byte_size.h"
+#include "core/text/counted.h"
 #include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
 #include "tools/predict/duration_text.h"
@@ -18,12 +19,15 @@
 namespace fsdp::tools {
 namespace {
 
-// That are not as by default.
+// That are not as by default of train.
 std::vector<std::pair<std::string, std::string>> changed_keys(const config::TrainConfig& config) {
   const auto usual = config::key_values(config::TrainConfig{});
   auto out = config::key_values(config);
+  // A plan has other defaults for some: they are said whatever they are.
+  static const std::set<std::string> kSaid = {"train.dtype", "data.sequence_length", "train.batch"};
   std::erase_if(out, [&](const auto& pair) {
-    return std::find(usual.begin(), usual.end(), pair) != usual.end();
+    return !kSaid.contains(pair.first) &&
+           std::find(usual.begin(), usual.end(), pair) != usual.end();
   });
   return out;
 }
@@ -239,6 +243,10 @@ std::string format_plan(const Plan& plan) {
     out += fmt::format("memory: {} of a rank may be taken on {} ({} stay free)\n",
                        byte_size_text(most), question.gpu, percent(question.safety));
   }
+  const bool fits = std::all_of(jobs.begin(), jobs.end(), [&](const PlannedJob& job) {
+    return fits_text(question, job) != "NO";
+  });
+  if (!fits) out += "what does not fit may fit with other settings: --search\n";
   if (plan.searched && jobs.size() > 1) {
     out += fmt::format("why the first: in a step, against it, the second takes {}\n",
                        why_better(jobs[0], jobs[1], plan.best));

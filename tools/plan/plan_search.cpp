@@ -20,7 +20,8 @@ constexpr const char* kNoNeed = "recompute, and the same fits with less of it";
 
 // Keys that are changed together.
 using Choice = std::vector<std::string>;
-const Choice kPrefetch = {"fsdp.prefetch_depth=2", "fsdp.units_in_flight=3"};
+const std::vector<Choice> kPrefetch = {{"fsdp.prefetch_depth=1", "fsdp.units_in_flight=2"},
+                                       {"fsdp.prefetch_depth=2", "fsdp.units_in_flight=3"}};
 
 Choice together(const Choice& a, const Choice& b) {
   Choice out = a;
@@ -48,15 +49,24 @@ class Search {
     for (const int nodes : options.nodes) {
       for (const Choice& strategy : strategies(nodes * question.rates.ranks_per_node)) {
         for (const Choice& offload : offloads()) {
-          families_.push_back({nodes, together(strategy, offload)});
-          if (!can_prefetch(strategy)) continue;
-          families_.push_back({nodes, together(together(strategy, offload), kPrefetch)});
+          const Choice both = together(strategy, offload);
+          if (!can_prefetch(strategy)) {
+            families_.push_back({nodes, both});
+            continue;
+          }
+          for (const Choice& ahead : kPrefetch) families_.push_back({nodes, together(both, ahead)});
         }
       }
     }
     savings_ = recomputes();
     for (const Family& family : families_) {
-      all_ += static_cast<int64_t>(savings_.size() * rows_of(family.nodes).size());
+      all_ += static_cast<int64_t>(savings_.size() * micro_steps_of(family.nodes).size());
+    }
+    for (const int nodes : options.nodes) {
+      if (micro_steps_of(nodes).empty()) {
+        ++result_.left_out[fmt::format(
+            "number of nodes with more GPUs than the batch has rows ({})", batch())];
+      }
     }
   }
 
@@ -79,14 +89,14 @@ class Search {
 
  private:
   // Of prices in the same bin of a thousandth, what saves and prefetches least comes first.
-  using Key = std::tuple<int64_t, size_t, size_t, int64_t>;  // price, saving, family, rows
+  using Key = std::tuple<int64_t, size_t, size_t, int64_t>;  // price, saving, family, micro-steps
   struct Found {
     Key key;
     PlannedJob job;
   };
-  Key key_of(const PlannedJob& job, size_t saving, size_t family, int64_t rows) const {
+  Key key_of(const PlannedJob& job, size_t saving, size_t family, int64_t micro_steps) const {
     const double steps = std::log(price_of(job, options_.best)) * 1000;
-    return {static_cast<int64_t>(std::floor(steps)), saving, family, rows};
+    return {static_cast<int64_t>(std::floor(steps)), saving, family, micro_steps};
   }
 
   bool is_fixed(const std::string& key) const { return options_.fixed.contains(key); }
@@ -136,27 +146,30 @@ class Search {
     return {{"fsdp.offload=none"}, {"fsdp.offload=optimizer"}, {"fsdp.offload=all"}};
   }
 
-  // Powers of two that deal the batch evenly; 0: as the configuration says.
-  std::vector<int64_t> rows_of(int nodes) const {
+  int64_t batch() const { return config::step_shape(question_.config, 1).batch; }
+
+  // Micro-steps of passes of 1, 2, 4, ... rows, and a single one, the most first; 0: as the
+  // configuration says. None: there are fewer rows than GPUs.
+  std::vector<int64_t> micro_steps_of(int nodes) const {
     if (is_fixed("train.rows_per_pass") || is_fixed("train.micro_steps")) return {0};
     const int64_t gpus = int64_t{nodes} * question_.rates.ranks_per_node;
-    const int64_t batch = config::step_shape(question_.config, 1).batch;
+    if (batch() < gpus) return {};
+    const int64_t own = (batch() + gpus - 1) / gpus;  // rows of a GPU
     std::vector<int64_t> out;
-    for (int64_t rows = 1; rows * gpus <= batch; rows *= 2) {
-      if (batch % (rows * gpus) == 0) out.push_back(rows);
+    for (int64_t rows = 1; rows < 2 * own; rows *= 2) {
+      const int64_t steps = (own + rows - 1) / rows;
+      if (out.empty() || out.back() != steps) out.push_back(steps);
     }
-    if (out.empty() && batch >= gpus) out.push_back(1);  // unevenly
     return out;
   }
 
   void look_at(size_t f) {
     const Family& family = families_[f];
     const int gpus = family.nodes * question_.rates.ranks_per_node;
-    const int64_t batch = config::step_shape(question_.config, 1).batch;
     const auto rates = rates_of(question_);
     std::vector<bool> too_large(savings_.size(), false);
-    for (const int64_t rows : rows_of(family.nodes)) {
-      const bool one_pass = rows * gpus == batch;
+    for (const int64_t micro_steps : micro_steps_of(family.nodes)) {
+      const bool one_pass = micro_steps == 1;
       bool fits = false;  // with less saving
       for (size_t s = 0; s < savings_.size(); ++s) {
         if (fits || (too_large[s] && !one_pass)) {
@@ -164,15 +177,14 @@ class Search {
           continue;
         }
         JobSettings settings = {family.nodes, together(family.choice, savings_[s])};
-        if (rows > 0) {
-          settings.overrides.push_back(
-              fmt::format("train.micro_steps={}", (batch + rows * gpus - 1) / (rows * gpus)));
+        if (micro_steps > 0) {
+          settings.overrides.push_back(fmt::format("train.micro_steps={}", micro_steps));
           settings.overrides.emplace_back("train.rows_per_pass=0");
         }
         try {
           PlannedJob job = plan_job(question_, settings, rates, memory_limit_of(question_, gpus));
           fits = true;
-          keep({key_of(job, s, f, rows), std::move(job)});
+          keep({key_of(job, s, f, micro_steps), std::move(job)});
         } catch (const TooMuchMemory&) {
           too_large[s] = true;
           refuse(kMemory);

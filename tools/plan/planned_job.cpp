@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/byte_size.h"
 #include "core/text/counted.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/config/step_shape.h"
@@ -42,7 +43,7 @@ void add_failures(const PlanQuestion& question, PlannedJob& job) {
   const Failures failures = {.mean_s = kDay / (question.failures_per_gpu_day * job.gpus),
                              .checkpoint_s = job.checkpoint_s,
                              .restart_s = question.restart_s};
-  job.checkpoint_every_s = best_interval_s(failures);
+  job.checkpoint_every_s = std::max(best_interval_s(failures), job.step_s);  // between steps
   job.useful_share = useful_share(failures, *job.checkpoint_every_s);
   FSDP_CHECK(job.useful_share > 1e-6,
              "failures: one every {:.3g} s in the mean leaves no time for work", failures.mean_s);
@@ -114,6 +115,14 @@ PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
               model_flops_per_token(run.session().model().config(), length) / peak->second;
   }
   job.warnings = outside_of_validation(question, job);
+  if (job.host_bytes > 0) {
+    job.warnings.push_back(fmt::format("what is offloaded takes {} of each node's memory",
+                                       byte_size_text(job.host_bytes * static_cast<size_t>(each))));
+  }
+  if (peak == question.rates.peak_flops_per_s.end() && !question.rates.peak_flops_per_s.empty()) {
+    job.warnings.push_back(fmt::format("the data sheet of {} has no {}: its rate is a guess",
+                                       question.gpu, name_of(job.config.train.dtype)));
+  }
   add_failures(question, job);
   add_cost(question, job);
   return job;

@@ -82,9 +82,9 @@ std::string scaling_plot(std::vector<PlanPoint> all) {
         px, py, markup_text(point.label));
     out += fmt::format(
         "<text x=\"{0:.1f}\" y=\"{1:.1f}\" text-anchor=\"middle\">{2}</text>"
-        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"end\">{4}, {5:.0f} %</text>",
+        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"{6}\">{4}, {5:.0f} %</text>",
         px, kHeight - kBottom + 16, point.gpus, py + 18, short_number(point.tokens_per_s),
-        100 * efficiency);
+        100 * efficiency, &point == &first ? "start" : "end");
   }
   return out + fmt::format(
                    "<polyline class=\"line\" points=\"{}\"/><text x=\"{:.0f}\" y=\"{:.0f}\" "

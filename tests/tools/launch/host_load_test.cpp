@@ -2,6 +2,9 @@
 // Requirements: S3.11.
 #include "tools/launch/host_load.h"
 
+#include <chrono>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
@@ -54,6 +57,8 @@ TEST_CASE("host load: how old this process is") {
   proc.write("uptime", "76529.86 1000.00\n");
   CHECK(process_age_s(proc.path()) ==
         doctest::Approx(76529.86 - 7652586.0 / static_cast<double>(ticks_per_second())));
+  // A start is told in ticks of 10 ms, in which this one may still be.
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
   CHECK(process_age_s() > 0);
   CHECK(process_age_s() < 3600);
 }

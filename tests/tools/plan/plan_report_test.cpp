@@ -89,20 +89,23 @@ TEST_CASE("plan report: a job that does not fit says so") {
 TEST_CASE("plan defaults: what a configuration leaves out, each with a line") {
   config::TrainConfig config = config::read_config("", {"model.preset=gpt2-124m"});
   const Rates rates = machine_rates("H100");
-  const auto notes = take_plan_defaults(config, rates, 16, /*searches=*/false);
+  const auto notes = take_plan_defaults(config, rates, {16}, /*searches=*/false);
   CHECK(notes ==
         std::vector<std::string>{"train.dtype was not given: bf16 is taken",
                                  "data.sequence_length was not given: 1024 is taken",
                                  "train.batch was not given: 4096 is taken, 4194304 tokens a step",
                                  "train.rows_per_pass was not given: 1 is taken"});
   CHECK(*config.train.batch == 4096);
-  CHECK(take_plan_defaults(config, rates, 16, false).empty());
+  CHECK(take_plan_defaults(config, rates, {16}, false).empty());
   config = config::read_config("", {"model.preset=gpt2-124m", "train.dtype=f32",
                                     "data.sequence_length=64", "train.batch=48"});
-  CHECK(take_plan_defaults(config, rates, 16, true).empty());
+  CHECK(take_plan_defaults(config, rates, {16}, true).empty());
   config = config::read_config("", {"model.preset=gpt2-124m"});
-  take_plan_defaults(config, machine_rates("V100-32"), 8, true);
+  take_plan_defaults(config, machine_rates("V100-32"), {8}, true);
   CHECK(config.train.dtype == DType::kF16);  // that GPU has no bf16
+  config = config::read_config("", {"model.preset=gpt2-124m"});
+  take_plan_defaults(config, rates, {32, 40}, true);
+  CHECK(*config.train.batch == 16 * 160);  // both deal it evenly
 }
 
 TEST_CASE("scaling plot: points, what is ideal, and nothing for one number of GPUs") {
