@@ -12,6 +12,7 @@
 #include "core/text/counted.h"
 #include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
+#include "tools/plan/validated_range.h"
 #include "tools/predict/duration_text.h"
 #include "tools/predict/machines.h"
 #include "tools/report/text_table.h"
@@ -236,6 +237,9 @@ std::string format_plan(const Plan& plan) {
                                 question.rates.ranks_per_node);
   for (const std::string& note : plan.notes) out += "note: " + note + "\n";
   if (!question.rates.note.empty()) out += "note: " + question.rates.note + "\n";
+  if (const std::string band = error_band(question.gpu); !band.empty()) {
+    out += "note: " + band + "\n";
+  }
   if (plan.searched) out += format_search(plan.found);
   if (jobs.empty()) return out + "nothing fits\n";
   out += "\n" + side_by_side(table_of(plan)) + format_warnings(jobs);
@@ -267,6 +271,7 @@ Json plan_json(const Plan& plan) {
               {"gpu", plan.question.gpu},
               {"machine", plan.question.rates.machine},
               {"note", plan.question.rates.note},
+              {"error_band", error_band(plan.question.gpu)},
               {"notes", notes},
               {"rows", rows},
               {"scaling", scaling}};

@@ -9,6 +9,7 @@
 
 #include "tests/support/temp_folder.h"
 #include "tests/support/validation_bars.h"
+#include "tools/plan/validated_range.h"
 
 namespace fsdp::tools {
 namespace {
@@ -25,6 +26,18 @@ TEST_CASE("validation: with the machines' files as they are") {
     const bool large = set.name == "nanotron_h100";  // 64 to 256 GPUs of a fabric that varies
     CHECK(set.median < (large ? 0.08 : 0.075));
     CHECK(set.within_10 >= (large ? 0.7 : 0.9));
+  }
+  // What plans say of them, to the printed digit.
+  for (const ValidatedRange& range : validated_ranges()) {
+    double median = 0, p90 = 0;
+    for (const SetResult& set : validation.sets) {
+      if (set.machine != range.machine) continue;
+      median = std::max(median, set.median);
+      p90 = std::max(p90, set.p90);
+    }
+    CAPTURE(range.machine);
+    CHECK(fmt::format("{:.3f} {:.3f}", median, p90) ==
+          fmt::format("{:.3f} {:.3f}", range.median, range.p90));
   }
   // Up to four nodes, data parallel.
   std::vector<double> few;
