@@ -7,7 +7,7 @@
 // other ranks hold has gone from it already, the pages of files in memory have not. So ranks that
 // share it must look before one of them takes anything large, and take the least that one of them
 // has seen: tools/run/training_run_memory.cpp does both. A limit is not less for what is held.
-// Whoever compares the two takes the held bytes, those of a program without a model, for nothing.
+// Whoever compares a limit with what is left neglects the bytes of a program without a model.
 #pragma once
 
 #include <cstddef>

@@ -72,7 +72,7 @@ std::string plan_html(const PlanView& view) {
   if (!plan.at("note").text().empty()) out += note(plan.at("note").text());
   out += table_html(plan.at("rows"));
   if (plan.contains("why")) {
-    out += note("In a step, against the first, the second takes " + plan.at("why").text() + ".");
+    out += note("Beside the first, a step of the second takes " + plan.at("why").text() + ".");
   }
   for (const Json& row : plan.at("rows")) {
     for (const Json& warning : row.at("warnings")) {

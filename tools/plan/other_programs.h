@@ -42,7 +42,7 @@ struct ProgramKernels {
   double logits = 0;                  // bytes of a token and word of the vocabulary
   double gradients = 0;               // bytes of a parameter and micro-step
   double gradients_16 = 0;            // the same where gradients are reduced in 16 bits
-  double update = 0, update_own = 0;  // bytes of a parameter, of those that a rank updates
+  double update = 0, update_own = 0;  // bytes of a parameter; of one that the rank updates
   double host_us = 0;  // of the host for a kernel, where steps wait for it; 0: as the machine's
   int block_kernels_forward = 0, block_kernels_backward = 0, other_kernels = 0;  // of a pass
   Again again = Again::kAll;

@@ -100,7 +100,7 @@ TextTable table_of(const Plan& plan) {
   return table;
 }
 
-// Lines that all jobs have once; those of some with their place in the table.
+// A line that all jobs have, once; a line of some jobs with their places in the table.
 std::string format_warnings(const std::vector<PlannedJob>& jobs) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<size_t>> places;
@@ -252,7 +252,7 @@ std::string format_plan(const Plan& plan) {
   });
   if (!fits) out += "what does not fit may fit with other settings: --search\n";
   if (plan.searched && jobs.size() > 1) {
-    out += fmt::format("why the first: in a step, against it, the second takes {}\n",
+    out += fmt::format("why the first: beside it, a step of the second takes {}\n",
                        why_better(jobs[0], jobs[1], plan.best));
   }
   return out + fmt::format("\n# {} on {} GPUs\n{}",

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kRows = "more rows a pass than what needs too much";
 constexpr const char* kMemory = "do not fit";
-constexpr const char* kNoNeed = "recompute, and the same fits with less of it";
+constexpr const char* kNoNeed = "recompute more than the job needs to fit";
 
 // Keys that are changed together.
 using Choice = std::vector<std::string>;

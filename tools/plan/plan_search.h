@@ -3,7 +3,7 @@
 //
 // [Note: what is left out] Without a run of its own a candidate is left out where another one
 // decides: fewer rows a pass already need too much (but for a single pass, which adds up no
-// gradients and may need less); or it recomputes where the same job fits with less of it. What is
+// gradients and may need less); or the same job fits and recomputes less. What is
 // left out is counted by its reason.
 #pragma once
 

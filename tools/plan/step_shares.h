@@ -15,7 +15,7 @@ struct StepShares {
   double passes_s = 0;    // kernels that read and write memory
   // Waiting: nothing computes, and of what runs then the first of these.
   double gather_s = 0;    // all-gathers
-  double reduce_s = 0;    // reduce-scatters and all-reduces, with those of norms and losses
+  double reduce_s = 0;    // reduce-scatters and all-reduces, also of norms and losses
   double transfer_s = 0;  // to the host and its disk, or from them
   double host_s = 0;      // nothing runs: the host has not issued it yet, or its CPU updates
 

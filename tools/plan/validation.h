@@ -1,5 +1,5 @@
 // How far predicted steps are from published ones: set by set, with the machine files as they are,
-// or with two constants fitted on other rows than those that are predicted.
+// or with two constants that were fitted on other rows.
 // Read next: row_prediction.h, tools/predict/device_model.h.
 #pragma once
 
