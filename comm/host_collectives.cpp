@@ -262,6 +262,7 @@ void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostC
     outgrown = std::exchange(staged_, backend.staging_memory(buffer.bytes() + wide));
     staged_bytes_ = buffer.bytes() + wide;
   }
+  meet_hosts(call.collective);
   std::byte* const device = std::exchange(call.data, staged_.get());
   struct Part {
     size_t begin, bytes;

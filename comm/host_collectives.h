@@ -16,6 +16,12 @@
 // the call and back after it, all in the order of the stream: what the call reads goes there, what
 // it writes comes back. A communicator needs one block of staging memory, because its collectives
 // run one after the other.
+//
+// [Note: ranks that share a GPU] Threads of one process share the context of a GPU, and some calls
+// of the driver wait for all streams in it: pinned memory that is taken or given back, the first
+// start of a kernel, a plan that is made. Were one rank's part of a collective in its stream and
+// the other rank in such a call before it has issued its own part, both would wait for ever. So
+// their hosts meet before each collective of a GPU, and make no such call until it is issued.
 #pragma once
 
 #include <algorithm>
@@ -119,6 +125,8 @@ class HostCommunicator : public Communicator {
   int job_rank() const { return ring().members()[static_cast<size_t>(rank())]; }  // in errors
   // Tells peers where the buffer is; leaves window null when they cannot reach it.
   virtual void locate(const Tensor& buffer, HostCall& call) = 0;
+  // See [Note: ranks that share a GPU]. Only ranks that are threads of one process need it.
+  virtual void meet_hosts(Collective) {}
 
   void do_all_gather(Stream& stream, const Tensor& buffer) override;
   void do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,

@@ -117,6 +117,8 @@ class LocalCommunicator final : public HostCommunicator {
     call.offset = reinterpret_cast<uintptr_t>(call.data);
   }
 
+  void meet_hosts(Collective collective) override { host_.meet(name_of(collective)); }
+
   std::shared_ptr<LocalGroup> group_;
   HostGroup host_;
   int splits_ = 0;

@@ -261,8 +261,14 @@ std::shared_ptr<CommBuffer> NcclCommunicator::allocate(Backend& backend, size_t 
   }
   const nccl::Library& library = job_->library;
   void* data = nullptr;
-  const bool registered =
-      library.memory_allocate && library.memory_allocate(&data, bytes) == nccl::kSuccess;
+  const auto try_to_allocate = [&] {
+    return library.memory_allocate && library.memory_allocate(&data, bytes) == nccl::kSuccess;
+  };
+  bool registered = try_to_allocate();
+  if (!registered && library.memory_allocate) {  // the backend may keep what is missing
+    backend.give_back_unused();
+    registered = try_to_allocate();
+  }
   // All or none: NCCL takes a buffer as registered only when every rank's is.
   for (const int of_rank : exchange_values(*this, int{registered})) {
     if (of_rank != 0) continue;
@@ -285,6 +291,8 @@ void NcclCommunicator::run(Stream& stream, std::string_view what, F call) {
   void* const native = stream.native_handle();
   FSDP_CHECK(native, "[{}] {}: stream {}: expected one of a GPU, got one of {}", what, name(),
              stream.name(), stream.backend().name());
+  // The first one connects the ranks: NCCL takes buffers for that.
+  if (!group_->last) stream.backend().give_back_unused();
   EventPtr begun = stream.backend().record(stream);
   job_->settle(group_->comm(), job_->watchdog.call(name(), [&] { return call(native); }),
                fmt::format("{} {}", what, name()));

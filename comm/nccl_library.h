@@ -13,7 +13,13 @@ namespace fsdp::comm::nccl {
 
 using Comm = struct CommContent*;
 
-enum Result : int { kSuccess = 0, kInvalidArgument = 4, kRemoteError = 6, kInProgress = 7 };
+enum Result : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kInvalidArgument = 4,
+  kRemoteError = 6,
+  kInProgress = 7
+};
 enum DataType : int {
   kInt32 = 2,
   kInt64 = 4,

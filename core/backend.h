@@ -76,6 +76,9 @@ class Backend {
   virtual EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
                               std::function<void()> arrived) = 0;
   virtual MemoryLedger& ledger() = 0;
+  // Memory that was released and is kept for later allocations goes back to the machine, where a
+  // library that allocates for itself may want it. The host waits for this backend's streams.
+  virtual void give_back_unused() {}
   // Whether host tasks may read and write this memory themselves. If not, transports copy through
   // staging memory on the host, of a kind that this backend can copy without stopping the host.
   // Staging memory is freed with its last owner, and the ledger does not count it.

@@ -16,7 +16,9 @@
 namespace fsdp::cuda {
 namespace {
 
-constexpr size_t kStagingLimit = size_t{1} << 20;  // larger sources are copied while we wait
+// Of a copy from the host's memory: bytes of a piece, and pieces under way before the host waits.
+constexpr size_t kStagingPiece = size_t{1} << 20;
+constexpr size_t kStagingPieces = 16;
 
 DeviceInfo open_device(int device) {
   const DeviceCount count = count_devices();
@@ -172,7 +174,12 @@ void* CudaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
   if (bytes == 0) return nullptr;
   ledger_.hold(ledger_.outside(0) + rounded_bytes(bytes), bytes, name_of(category), scope());
   void* data = nullptr;
-  const cudaError_t error = cudaMallocAsync(&data, bytes, own(stream, "allocate").handle());
+  const cudaStream_t handle = own(stream, "allocate").handle();
+  cudaError_t error = cudaMallocAsync(&data, bytes, handle);
+  if (error == cudaErrorMemoryAllocation) {  // the pool may keep it, in pieces that are too small
+    give_back_unused();
+    error = cudaMallocAsync(&data, bytes, handle);
+  }
   if (error == cudaErrorMemoryAllocation) {
     fail_allocation(bytes, category, stream, device_, ledger_);
   }
@@ -196,6 +203,17 @@ void CudaBackend::release(Stream& stream, void* data, size_t bytes,
                                       cudaGetErrorString(error))] { fail("[cuda] {}", said); });
 }
 
+// Not cudaDeviceSynchronize: a rank that shares the device may wait for what this one does next. An
+// error is told by whoever waits for the stream, or allocates next.
+void CudaBackend::give_back_unused() {
+  for (const CudaStream* stream : streams_) (void)cudaStreamSynchronize(stream->handle());
+  cudaMemPool_t pool = nullptr;
+  if (cudaDeviceGetDefaultMemPool(&pool, options_.device) == cudaSuccess) {
+    (void)cudaMemPoolTrimTo(pool, 0);
+  }
+  (void)cudaGetLastError();
+}
+
 void CudaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
   if (bytes == 0 || destination == source) return;
   const Op op(*this, stream, "copy", static_cast<int64_t>(bytes));
@@ -211,18 +229,17 @@ void CudaBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
 
 void CudaBackend::copy_from_host(Stream& stream, void* destination, const void* source,
                                  size_t bytes) {
-  if (bytes == 0) return;
   CudaStream& to = own(stream, "copy_from_host");
-  if (bytes > kStagingLimit) {
-    copy(stream, destination, source, bytes);
-    CUDA_CHECK(cudaStreamSynchronize(to.handle()));
-    return;
+  const auto* from = static_cast<const std::byte*>(source);
+  for (size_t at = 0, pieces = 0; at < bytes; at += kStagingPiece) {
+    if (++pieces % kStagingPieces == 0) CUDA_CHECK(cudaStreamSynchronize(to.handle()));
+    const size_t piece = std::min(kStagingPiece, bytes - at);
+    const std::shared_ptr<std::byte> staging = pinned_->take(piece);
+    std::memcpy(staging.get(), from + at, piece);
+    copy(stream, static_cast<std::byte*>(destination) + at, staging.get(), piece);
+    to.follow();
+    to.mirror().enqueue_control([staging] {});  // held until it has been read
   }
-  const std::shared_ptr<std::byte> staging = pinned_->take(bytes);
-  std::memcpy(staging.get(), source, bytes);
-  copy(stream, destination, staging.get(), bytes);
-  to.follow();
-  to.mirror().enqueue_control([staging] {});  // held until it has been read
 }
 
 void CudaBackend::copy_to_host(Stream& stream, void* destination, const void* source,

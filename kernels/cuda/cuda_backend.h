@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core/tensor.h"
@@ -42,6 +43,7 @@ class CudaBackend final : public Backend, public PhaseMarks {
   EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
                       std::function<void()> arrived) override;
   MemoryLedger& ledger() override { return ledger_; }
+  void give_back_unused() override;
   bool host_reaches_memory() const override { return false; }
   std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
 
@@ -74,7 +76,8 @@ class CudaBackend final : public Backend, public PhaseMarks {
   // count twice. One host thread enqueues.
   int& open_operations() { return open_operations_; }
   cpu::CpuBackend& host() { return host_; }
-  CudnnAttention* cudnn_attention();  // null: the own kernels do all of it
+  std::set<CudaStream*>& streams() { return streams_; }  // that are there now
+  CudnnAttention* cudnn_attention();                     // null: the own kernels do all of it
 
  private:
   CudaOptions options_;
@@ -89,6 +92,7 @@ class CudaBackend final : public Backend, public PhaseMarks {
   std::unique_ptr<CudnnAttention> cudnn_attention_;  // null until the first attention
   bool without_cudnn_ = false;                       // it was looked for in vain
   int open_operations_ = 0;
+  std::set<CudaStream*> streams_;
   std::unique_ptr<CudaStream> compute_stream_;
 };
 

@@ -17,24 +17,33 @@ std::shared_ptr<std::byte> PinnedPool::take_large(size_t bytes) {
   return {block, [](std::byte* done) { (void)cudaFreeHost(done); }};
 }
 
+// The lock is not held: the driver may wait for streams, which wait for host tasks, which give
+// blocks back.
+std::byte* PinnedPool::take_of_new_slab(size_t size) {
+  const size_t slab = std::max(size, size_t{64} << 10);  // small blocks come together
+  std::byte* first = nullptr;
+  CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&first), slab));
+  const std::lock_guard lock(mutex_);
+  slabs_.push_back(first);
+  for (size_t at = size; at < slab; at += size) free_[size].push_back(first + at);
+  return first;
+}
+
+std::byte* PinnedPool::take_free(size_t size) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::byte*>& blocks = free_[size];
+  if (blocks.empty()) return nullptr;
+  std::byte* const block = blocks.back();
+  blocks.pop_back();
+  return block;
+}
+
 std::shared_ptr<std::byte> PinnedPool::take(size_t bytes) {
   constexpr size_t kLarge = 1 << 20;
   if (bytes > kLarge) return take_large(bytes);
-  constexpr size_t kSlab = 64 << 10;  // small blocks come together: the call may wait for the GPU
   const size_t size = std::bit_ceil(std::max<size_t>(bytes, 512));
-  std::byte* block = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::byte*>& blocks = free_[size];
-    if (blocks.empty()) {
-      const size_t slab = std::max(size, kSlab);
-      CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&block), slab));
-      slabs_.push_back(block);
-      for (size_t at = 0; at < slab; at += size) blocks.push_back(block + at);
-    }
-    block = blocks.back();
-    blocks.pop_back();
-  }
+  std::byte* block = take_free(size);
+  if (!block) block = take_of_new_slab(size);
   return {block, [pool = shared_from_this(), size](std::byte* done) {
             const std::lock_guard lock(pool->mutex_);
             pool->free_[size].push_back(done);

@@ -19,6 +19,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
  private:
   static std::shared_ptr<std::byte> take_large(size_t bytes);
+  std::byte* take_free(size_t size);  // null: there is none
+  std::byte* take_of_new_slab(size_t size);
 
   std::mutex mutex_;
   std::map<size_t, std::vector<std::byte*>> free_;  // by size, a power of two

@@ -75,9 +75,11 @@ CudaStream::CudaStream(CudaBackend& backend, std::string name, std::shared_ptr<E
   CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&opened_), sizeof *opened_));
   *opened_ = 0;
   CUDA_CHECK(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority));
+  backend.streams().insert(this);
 }
 
 CudaStream::~CudaStream() {
+  static_cast<CudaBackend&>(backend()).streams().erase(this);
   (void)cudaStreamSynchronize(handle_);
   mirror_.record()->block();  // nothing there may use what goes now
   (void)cudaStreamDestroy(handle_);

@@ -250,6 +250,7 @@ Status finalize_others(DescriptorContent& d) {
       return kSuccess;
     }
     case kExecutionPlan: {
+      emulator::wait_for_streams();  // it loads kernels
       const Descriptor config = d.one<Descriptor>(kPlanConfig);
       if (config->type != kEngineConfig || config->engine == 0) {
         return refuse(kBadParameter, "a plan without an engine");

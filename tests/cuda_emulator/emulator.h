@@ -8,12 +8,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace fsdp::emulator {
 
 enum class ThreadOrder : uint8_t { kForward, kReverse, kRandom };
+// For which streams a call waits of which the driver says that it may wait for the device:
+// cudaMalloc, cudaFree and the same of pinned memory, the first start of a kernel, which loads it,
+// and a plan of cuDNN that is made. kForOwn: for those that the calling thread has made, as where
+// every rank has a GPU. kForAll: for those of all ranks, which share one.
+enum class DriverWaits : uint8_t { kNever, kForOwn, kForAll };
 
 struct Settings {
   ThreadOrder order = ThreadOrder::kForward;  // of blocks, of warps and of threads in them
@@ -38,9 +44,12 @@ struct Settings {
   // The kernel of this number, counted from 1 since the emulator was configured, reads an illegal
   // address. 0: none. CUDA_EMULATOR_FAULT sets another default.
   int64_t faulty_kernel = 0;
+  // CUDA_EMULATOR_DRIVER_WAITS=own, =all set another default.
+  DriverWaits driver_waits = DriverWaits::kNever;
   int nccl_max_ctas = 0;  // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
+  uint64_t nccl_bytes = 0;  // of the device, that a communicator takes with its first collective
   // Called in every collective that NCCL is asked for, before it touches the communicator.
   std::function<void()> nccl_call;
   // What a product takes by the device's clock, ns, on top of what it takes here; told the place of
@@ -60,6 +69,19 @@ void see_devices(std::vector<int> of_machine);
 int64_t nccl_uses_of_freed();
 // How often memory has been registered with NCCL so far.
 int64_t nccl_registrations();
+
+// What the calling thread has asked of the runtime so far.
+struct Counts {
+  std::map<std::string, int64_t> launches;  // of kernels and library calls, by operation
+  int64_t allocations = 0;                  // of the pool
+  int64_t events = 0;                       // recorded
+  int64_t stream_waits = 0;                 // of a stream: for an event, or for the host
+  int64_t host_waits = 0;                   // of this thread: for a stream or an event
+};
+Counts counts();
+
+// Of a library that, as the driver does, waits for the device.
+void wait_for_streams();
 
 // Places of barriers and waits that have been reached so far, in order of their names.
 std::vector<std::string> places();

@@ -81,6 +81,7 @@ struct CommContent {
   // See [Note: in progress]: true, once asked, when that is over. Null: nothing is in progress.
   std::function<bool()> over = nullptr;
   std::unique_ptr<CommContent> child = nullptr;  // of a split that is in progress
+  void* buffers = nullptr;                       // of the device; see Settings::nccl_bytes
 };
 
 namespace {
@@ -188,6 +189,7 @@ Result async_error(Comm comm, Result* state) {
 Result finalize(Comm comm) { return usable(comm) ? begun(comm) : kInvalidArgument; }
 
 Result drop(Comm comm) {
+  if (comm->buffers) cudaFree(comm->buffers);
   {
     const std::lock_guard lock(mutex);
     alive.erase(comm);
@@ -203,10 +205,13 @@ Result abort(Comm comm) {
   return drop(comm);
 }
 
-// For a collective.
-bool may_collect(Comm comm) {
+// For a collective. The first one connects the ranks.
+Result may_collect(Comm comm) {
   if (const auto hook = emulator::settings().nccl_call) hook();
-  return usable(comm);
+  if (!usable(comm)) return kInvalidArgument;
+  const uint64_t bytes = emulator::settings().nccl_bytes;
+  if (bytes == 0 || comm->buffers) return kSuccess;
+  return cudaMalloc(&comm->buffers, bytes) == cudaSuccess ? kSuccess : kUnhandledCudaError;
 }
 
 DType dtype_of(DataType type) {
@@ -257,7 +262,7 @@ int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) 
 
 Result all_gather(const void* send, void* receive, size_t count, DataType type, Comm comm,
                   void* stream) {
-  if (!may_collect(comm)) return kInvalidArgument;
+  if (const Result may = may_collect(comm); may != kSuccess) return may;
   const size_t slot = count * size_of(dtype_of(type));
   put_in_place(send, static_cast<std::byte*>(receive) + static_cast<size_t>(comm->self.rank) * slot,
                slot, stream);
@@ -270,7 +275,7 @@ Result all_gather(const void* send, void* receive, size_t count, DataType type, 
 
 Result reduce_scatter(const void* send, void* receive, size_t count, DataType type, RedOp op,
                       Comm comm, void* stream) {
-  if (!may_collect(comm)) return kInvalidArgument;
+  if (const Result may = may_collect(comm); may != kSuccess) return may;
   return enqueue(comm,
                  {.collective = Collective::kReduceScatter,
                   .op = op_of(op),
@@ -282,7 +287,7 @@ Result reduce_scatter(const void* send, void* receive, size_t count, DataType ty
 
 Result all_reduce(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm,
                   void* stream) {
-  if (!may_collect(comm)) return kInvalidArgument;
+  if (const Result may = may_collect(comm); may != kSuccess) return may;
   put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kAllReduce,
@@ -294,7 +299,7 @@ Result all_reduce(const void* send, void* receive, size_t count, DataType type, 
 
 Result broadcast(const void* send, void* receive, size_t count, DataType type, int root, Comm comm,
                  void* stream) {
-  if (!may_collect(comm)) return kInvalidArgument;
+  if (const Result may = may_collect(comm); may != kSuccess) return may;
   if (comm->self.rank == root) put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kBroadcast,

@@ -15,17 +15,18 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <malloc.h>
 #include <sys/mman.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/pool.h"
 #include "tests/cuda_emulator/scheduler.h"
 
 namespace emulator = fsdp::emulator;
@@ -33,6 +34,7 @@ namespace emulator = fsdp::emulator;
 struct CUstream_st {
   fsdp::Stream* stream;
   std::unique_ptr<fsdp::Stream> owned;
+  std::thread::id creator;
 };
 
 struct CUevent_st {
@@ -59,8 +61,9 @@ thread_local std::vector<int> visible_devices = {0};
 
 struct Device {
   std::mutex mutex;
-  std::map<void*, size_t> allocations;
-  size_t used = 0;
+  std::map<void*, size_t> allocations;  // of the pool
+  std::map<void*, size_t> outside;      // and not of it
+  emulator::Pool pool;
   int streams = 0;
   std::string last_failure;
   fsdp::cpu::CpuBackend host;
@@ -69,6 +72,8 @@ struct Device {
     fsdp::EventPtr end;
   };
   std::vector<Destroyed> destroyed;
+  std::set<cudaStream_t> living;
+  std::set<const void*> started;  // kernels
   std::map<void*, size_t> pinned;
   std::deque<std::pair<void*, size_t>> given_back;  // pinned memory that nobody may touch
   std::map<const void*, SharedMemory> shared;
@@ -150,8 +155,11 @@ void enqueue(cudaStream_t stream, std::string_view name, F task) {
   device().host.host_task(*stream->stream, name, 0, std::move(task));
 }
 
+thread_local emulator::Counts own_counts;
+
 template <typename F>
 cudaError_t waiting(F wait) {
+  ++own_counts.host_waits;
   try {
     wait();
     return in_context();
@@ -160,6 +168,40 @@ cudaError_t waiting(F wait) {
     device().last_failure = error.what();
     return returned(cudaErrorLaunchFailure);
   }
+}
+
+// See Settings::driver_waits.
+void wait_implicitly() {
+  using emulator::DriverWaits;
+  const DriverWaits waits = emulator::settings().driver_waits;
+  if (waits == DriverWaits::kNever) return;
+  std::vector<fsdp::EventPtr> ends;
+  {
+    const std::lock_guard lock(device().mutex);
+    for (const cudaStream_t stream : device().living) {
+      if (waits == DriverWaits::kForOwn && stream->creator != std::this_thread::get_id()) continue;
+      ends.push_back(device().host.record(*stream->stream));
+    }
+  }
+  for (const fsdp::EventPtr& end : ends) {
+    try {
+      end->wait();
+    } catch (const std::exception&) {  // whoever waits for the stream is told
+    }
+  }
+}
+
+// Whether the GPU reaches these bytes without the host: its own memory, or pinned.
+bool reaches(const void* address, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard lock(device().mutex);
+  for (const auto* blocks : {&device().allocations, &device().outside, &device().pinned}) {
+    auto block = blocks->upper_bound(const_cast<void*>(address));
+    if (block == blocks->begin()) continue;
+    --block;
+    if (begin + bytes <= reinterpret_cast<uintptr_t>(block->first) + block->second) return true;
+  }
+  return false;
 }
 
 std::string stream_name(int priority) {
@@ -172,8 +214,14 @@ SharedMemory shared_of(const void* function) {
   return device().shared[function];
 }
 
+bool first_start(const void* function) {
+  const std::lock_guard lock(device().mutex);
+  return device().started.insert(function).second;
+}
+
 CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {
   if (context().lost()) return CUDA_ERROR_LAUNCH_FAILED;
+  ++own_counts.stream_waits;
   enqueue(stream, "wait_value", [address, value] {
     const std::atomic_ref at(*reinterpret_cast<uint32_t*>(address));
     while (static_cast<int32_t>(at.load(std::memory_order_acquire) - value) < 0) {
@@ -200,6 +248,8 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
   if (shared_bytes > shared.asked.value_or(limit) || shared.by_name + shared_bytes > limit) {
     return returned(cudaErrorInvalidValue);
   }
+  if (first_start(function)) wait_implicitly();
+  ++own_counts.launches[innermost_range()];
   const bool faulty = context().starts_faulty_kernel();
   enqueue(stream, "kernel", [=, kernel = std::move(kernel)] {
     size_t by_name = 0;
@@ -229,6 +279,10 @@ cudaError_t allow_shared(const void* function, size_t bytes) {
 }
 
 size_t static_shared(const void* function) { return shared_of(function).by_name; }
+
+Counts counts() { return own_counts; }
+
+void wait_for_streams() { wait_implicitly(); }
 
 void see_devices(std::vector<int> of_machine) { visible_devices = std::move(of_machine); }
 
@@ -324,30 +378,30 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-// The pool keeps nothing of what is given back.
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
   if (attribute != cudaMemPoolAttrReservedMemCurrent) return returned(cudaErrorInvalidValue);
-  const std::lock_guard lock(device().mutex);
-  *static_cast<uint64_t*>(value) = device().used;
+  *static_cast<uint64_t*>(value) = device().pool.reserved();
   return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
+  device().pool.trim();
+  return in_context();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   if (context().lost()) return in_context();
-  const std::lock_guard lock(device().mutex);
   *total = emulator::settings().memory;
-  *free = *total - std::min(*total, device().used);
+  *free = device().pool.free();
   return cudaSuccess;
 }
 // Exactly as large as asked for, so that AddressSanitizer sees the first byte beyond.
 cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
   if (context().lost()) return in_context();
+  ++own_counts.allocations;
+  if (!device().pool.take(bytes, stream) || ::posix_memalign(address, 512, bytes) != 0) {
+    return returned(cudaErrorMemoryAllocation);
+  }
   {
     const std::lock_guard lock(device().mutex);
-    if (device().used + bytes > emulator::settings().memory) {
-      return returned(cudaErrorMemoryAllocation);
-    }
-    if (::posix_memalign(address, 512, bytes) != 0) return returned(cudaErrorMemoryAllocation);
-    device().used += bytes;
     device().allocations[*address] = bytes;
   }
   enqueue(stream, "poison", [data = *address, bytes] { std::memset(data, kPoison, bytes); });
@@ -360,25 +414,43 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
     const auto found = device().allocations.find(address);
     if (found == device().allocations.end()) return returned(cudaErrorInvalidValue);
     bytes = found->second;
-    device().used -= bytes;
     device().allocations.erase(found);
   }
   // A task that is skipped, behind an error, must free it too: hence an owner.
-  std::shared_ptr<void> owner(address, [](void* data) { std::free(data); });
+  std::shared_ptr<void> owner(address,
+                              [released = device().pool.give_back(bytes, stream)](void* data) {
+                                std::free(data);
+                                *released = true;
+                              });
   enqueue(stream, "free",
           [owner = std::move(owner), bytes] { std::memset(owner.get(), kPoison, bytes); });
   return in_context();
 }
-// Of no stream: NCCL's buffers. Giving them back waits for nobody.
+// Of no stream: NCCL's buffers.
 cudaError_t cudaMalloc(void** address, size_t bytes) {
   if (context().lost()) return in_context();
-  if (::posix_memalign(address, 512, bytes) != 0) return returned(cudaErrorMemoryAllocation);
+  wait_implicitly();
+  if (!device().pool.take_outside(bytes) || ::posix_memalign(address, 512, bytes) != 0) {
+    return returned(cudaErrorMemoryAllocation);
+  }
   std::memset(*address, kPoison, bytes);
+  const std::lock_guard lock(device().mutex);
+  device().outside[*address] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* address) {
+  wait_implicitly();
+  size_t bytes = 0;
+  {
+    const std::lock_guard lock(device().mutex);
+    const auto found = device().outside.find(address);
+    if (found == device().outside.end()) return returned(cudaErrorInvalidValue);
+    bytes = found->second;
+    device().outside.erase(found);
+  }
+  device().pool.give_back_outside(bytes);
   // volatile: the compiler leaves out what is written just before free
-  std::fill_n(static_cast<volatile unsigned char*>(address), ::malloc_usable_size(address),
+  std::fill_n(static_cast<volatile unsigned char*>(address), bytes,
               static_cast<unsigned char>(kPoison));
   std::free(address);
   return in_context();
@@ -386,6 +458,7 @@ cudaError_t cudaFree(void* address) {
 // Whole pages, so that who still uses what was given back ends the program.
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
   if (context().lost()) return in_context();
+  wait_implicitly();
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return returned(cudaErrorMemoryAllocation);
   *address = std::memset(pages, kPoison, bytes);
@@ -394,6 +467,7 @@ cudaError_t cudaMallocHost(void** address, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* address) {
+  wait_implicitly();
   const std::lock_guard lock(device().mutex);
   const auto found = device().pinned.find(address);
   if (found == device().pinned.end()) return returned(cudaErrorInvalidValue);
@@ -412,7 +486,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   if (context().lost()) return in_context();
   enqueue(stream, "copy", [=] { std::memmove(to, from, bytes); });
-  return cudaSuccess;
+  if (reaches(to, bytes) && reaches(from, bytes)) return cudaSuccess;
+  return cudaStreamSynchronize(stream);  // of or to pageable memory: the host waits
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
   if (context().lost()) return in_context();
@@ -441,7 +516,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
   end_destroyed();
   auto owned = device().host.create_stream(stream_name(priority));
   fsdp::Stream* made = owned.get();
-  *stream = new CUstream_st{made, std::move(owned)};
+  *stream = new CUstream_st{made, std::move(owned), std::this_thread::get_id()};
+  const std::lock_guard lock(device().mutex);
+  device().living.insert(*stream);
   return cudaSuccess;
 }
 // Returns at once: what the stream was given is done, if nobody waited for it, some time later.
@@ -449,6 +526,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   fsdp::EventPtr end = device().host.record(*stream->stream);
   {
     const std::lock_guard lock(device().mutex);
+    device().living.erase(stream);
     device().destroyed.push_back({std::move(stream->owned), std::move(end)});
   }
   delete stream;
@@ -460,6 +538,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (context().lost()) return in_context();
+  ++own_counts.stream_waits;
   device().host.wait(*stream->stream, event->latest());
   return cudaSuccess;
 }
@@ -484,6 +563,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (context().lost()) return in_context();
+  ++own_counts.events;
   enqueue(stream, "event",
           [time = event->time_ns] { *time = fsdp::trace_clock_ns() + clock_ahead_ns; });
   const fsdp::EventPtr recorded = device().host.record(*stream->stream);

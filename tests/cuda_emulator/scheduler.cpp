@@ -43,6 +43,9 @@ struct State {
     if (!count.empty()) settings.multiprocessors = std::stoi(count);
     const std::string fault = variable("CUDA_EMULATOR_FAULT");
     if (!fault.empty()) settings.faulty_kernel = std::stoll(fault);
+    const std::string waits = variable("CUDA_EMULATOR_DRIVER_WAITS");
+    if (waits == "own") settings.driver_waits = DriverWaits::kForOwn;
+    if (waits == "all") settings.driver_waits = DriverWaits::kForAll;
   }
   ~State() {
     const std::string file = variable("CUDA_EMULATOR_PLACES");

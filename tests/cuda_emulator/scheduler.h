@@ -25,6 +25,9 @@ struct Place {
 // mutations.sh.
 bool left_out(const Place& place);
 
+// Of NVTX: the one that the calling thread has begun last and not ended; "": none.
+std::string innermost_range();
+
 // Who is told what the threads of a grid do; test_cuda_races has one (races.cpp). A grid runs on
 // one OS thread, and so do all calls about it.
 class Watcher {

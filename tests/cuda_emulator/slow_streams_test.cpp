@@ -34,6 +34,10 @@ __global__ void give_up(float*) { fail("this kernel gives up"); }
 
 // The GPU waits for nothing more, but the host still opens the gate: in the stream's memory.
 TEST_CASE("a stream in an error goes when the host is done with it") {
+  emulator::Settings settings = emulator::settings();
+  // The kernel starts before the host is done.
+  settings.driver_waits = emulator::DriverWaits::kNever;
+  const emulator::Configured configured(settings);
   cpu::CpuBackend cpu;
   CudaBackend gpu;
   auto side = gpu.create_stream("side");

@@ -122,6 +122,15 @@ if(FSDP_HAVE_EMULATOR)
   fsdp_entry(emulated/resume cuda_emulator 600 2 bash ${tests}/cuda_emulator/resume.sh)
   fsdp_entry(emulated/memory_limit cuda_emulator 300 1 bash ${tests}/cuda_emulator/memory_limit.sh)
   fsdp_entry(emulated/lost_context cuda_emulator 300 2 bash ${tests}/cuda_emulator/lost_context.sh)
+  # With the driver's implicit waits: where each rank has a GPU, and where all share one, which NCCL
+  # does not do.
+  foreach(waits own all)
+    foreach(program emulator ranks)
+      fsdp_entry(emulated/driver_waits_${waits}_${program} slow 900 2 ${CMAKE_COMMAND} -E env
+                 CUDA_EMULATOR_DRIVER_WAITS=${waits} $<TARGET_FILE:test_cuda_${program}> --no-colors=1
+                 $<$<STREQUAL:${waits}${program},allranks>:--source-file-exclude=*/nccl_test.cpp,*/session_test.cpp,*/predicted_memory_test.cpp,*/budget_test.cpp>)
+    endforeach()
+  endforeach()
   # Grids as wide as an H200's.
   fsdp_entry(emulated/132_multiprocessors slow 900 2 ${CMAKE_COMMAND} -E env
              CUDA_EMULATOR_MULTIPROCESSORS=132 $<TARGET_FILE:test_cuda_emulator> --no-colors=1)
