@@ -103,7 +103,9 @@ void multiply_add_bias(const Op& op, MatmulPlans& plans, MatmulKind kind, const 
                        Tensor& target) {
   const MatmulPointers pointers{args.a.data(), args.b.data(), target.data(), args.bias->data()};
   kind.epilogue = lt::kEpilogueBias;
+  kind.alignment_bias = alignment_of(*args.bias);
   if (multiply(op, plans, kind, pointers)) return;
+  kind.alignment_bias = MatmulKind{}.alignment_bias;
   kind.epilogue = lt::kEpilogueDefault;
   Tensor product =
       target.dtype() == DType::kF32
@@ -126,6 +128,7 @@ bool multiply_gelu(const Op& op, MatmulPlans& plans, MatmulKind kind, const Matm
   }
   kind.epilogue = args.bias ? lt::kEpilogueGeluAuxBias : lt::kEpilogueGeluAux;
   kind.alignment_c = std::min(alignment_of(args.c), kind.alignment_c);
+  if (args.bias) kind.alignment_bias = alignment_of(*args.bias);
   return multiply(op, plans, kind,
                   {args.a.data(), args.b.data(), args.c.data(),
                    args.bias ? args.bias->data() : nullptr, args.pre_activation->data()});

@@ -16,18 +16,20 @@
 namespace fsdp::cuda {
 namespace {
 
-constexpr std::string_view kFirstLine = "fsdp: fastest algorithms of matrix products, 1";
+constexpr std::string_view kFirstLine = "fsdp: fastest algorithms of matrix products, 2";
 constexpr std::string_view kEquals = " = ";
 
 // All of it: a field that is added to MatmulKind does not compile until it is here.
 std::string text_of(const MatmulKind& kind) {
   const auto& [m, n, k, lda, ldc, transpose_a, transpose_b, accumulate, tf32, multiprocessors,
-               operand, result, epilogue, alignment_a, alignment_b, alignment_c] = kind;
+               operand, result, epilogue, alignment_a, alignment_b, alignment_c, alignment_bias] =
+      kind;
   return fmt::format(
-      "{} x {} x {} rows of {} and {} {}{}{}{}{} {} {} epilogue {} aligned {} {} {}", m, n, k, lda,
-      ldc, transpose_a ? 't' : 'n', transpose_b ? 't' : 'n', accumulate ? "+" : "",
+      "{} x {} x {} rows of {} and {} {}{}{}{}{} {} {} epilogue {} aligned {} {} {} {}", m, n, k,
+      lda, ldc, transpose_a ? 't' : 'n', transpose_b ? 't' : 'n', accumulate ? "+" : "",
       tf32 ? " tf32" : "", multiprocessors > 0 ? fmt::format(" on {}", multiprocessors) : "",
-      name_of(operand), name_of(result), epilogue, alignment_a, alignment_b, alignment_c);
+      name_of(operand), name_of(result), epilogue, alignment_a, alignment_b, alignment_c,
+      alignment_bias);
 }
 
 std::string text_of(const lt::Algo& algo) {

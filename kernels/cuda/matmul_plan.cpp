@@ -56,8 +56,18 @@ MatmulPlan::MatmulPlan(const MatmulKind& kind) : kind_(kind) {
   set(desc_, lt::kTransB, kind.transpose_a ? lt::kOpT : lt::kOpN);
   set(desc_, lt::kEpilogue, kind.epilogue);
   if (kind.multiprocessors > 0) set(desc_, lt::kSmCountTarget, int32_t{kind.multiprocessors});
-  if (kind.epilogue & lt::kEpilogueBias) set(desc_, lt::kBiasDataType, type_of(kind.operand));
-  if (kind.epilogue & lt::kEpilogueGeluAux) set(desc_, lt::kEpilogueAuxLd, kind.n);
+  // Where a vector lies tells the heuristic how it is aligned (cublasLt.h).
+  const auto aligned_to = [](uint32_t alignment) {
+    return reinterpret_cast<const void*>(uintptr_t{alignment});
+  };
+  if (kind.epilogue & lt::kEpilogueBias) {
+    set(desc_, lt::kBiasDataType, type_of(kind.operand));
+    set(desc_, lt::kBiasPointer, aligned_to(kind.alignment_bias));
+  }
+  if (kind.epilogue & lt::kEpilogueGeluAux) {
+    set(desc_, lt::kEpilogueAuxLd, kind.n);
+    set(desc_, lt::kEpilogueAuxPointer, aligned_to(kind.alignment_c));
+  }
   const int64_t ldb = kind.transpose_b ? kind.k : kind.n;
   a_ = layout(kind.operand, kind.n, kind.k, kind.transpose_b, ldb);
   b_ = layout(kind.operand, kind.k, kind.m, kind.transpose_a, kind.lda);

@@ -30,6 +30,7 @@ struct MatmulKind {
   int epilogue = lt::kEpilogueDefault;
   // of a, b and c, bytes: a power of two, at most 256
   uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256;
+  uint32_t alignment_bias = 256;  // with a bias epilogue
 
   auto operator<=>(const MatmulKind&) const = default;
 };

@@ -1,7 +1,11 @@
 // cuBLASLt as far as the project calls it, on the CPU: matrices by columns, sums in double,
 // epilogues. Its algorithms differ in name alone, and in the time that a test says they take
-// (emulator.h, product_ns). It has none for some epilogues of ugly shapes, as the real one may, so
-// that the ways around are tested too. Read next: kernels/cuda/matmul_plan.cpp.
+// (emulator.h, product_ns). Read next: kernels/cuda/matmul_plan.cpp.
+//
+// [Note: what cuBLASLt supports] As strict as the library's table of types and its header say, and
+// a little stricter, so that the ways around are tested too: no epilogue for results of an odd
+// number of rows, none with a vector that begins at less than 16 bytes (an algorithm that reads it
+// in packets faults there), GELU for 16-bit results only.
 #include "kernels/cuda/cublaslt.h"
 
 #include <algorithm>
@@ -25,6 +29,7 @@ struct PreferenceContent {
 };
 struct MatmulDescContent {
   ComputeType compute;
+  cudaDataType scale;
   int transpose_a = kOpN, transpose_b = kOpN, epilogue = kEpilogueDefault;
   cudaDataType bias_type = CUDA_R_32F;
   const void* bias = nullptr;
@@ -44,8 +49,44 @@ constexpr Status kInvalidValue = static_cast<Status>(7);
 constexpr size_t kWorkspaceBytes = 4096;
 constexpr int kAlgorithms = 4;
 
+// [Note: what cuBLASLt supports]: operands, result and bias by the kind of arithmetic.
+struct Types {
+  ComputeType compute;
+  cudaDataType operand, result;
+};
+constexpr Types kTypes[] = {
+    {kCompute32F, CUDA_R_32F, CUDA_R_32F},   {kCompute32FFastTF32, CUDA_R_32F, CUDA_R_32F},
+    {kCompute32F, CUDA_R_16BF, CUDA_R_16BF}, {kCompute32F, CUDA_R_16BF, CUDA_R_32F},
+    {kCompute32F, CUDA_R_16F, CUDA_R_16F},   {kCompute32F, CUDA_R_16F, CUDA_R_32F}};
+
+bool has_types(const MatmulDescContent& desc, MatrixLayout a, MatrixLayout b, MatrixLayout d) {
+  return desc.scale == CUDA_R_32F && a->type == b->type &&
+         std::any_of(std::begin(kTypes), std::end(kTypes), [&](const Types& types) {
+           return types.compute == desc.compute && types.operand == a->type &&
+                  types.result == d->type;
+         });
+}
+
+// The lowest bit of where a vector lies; of none that was named, as far as the library knows.
+uint64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address) | 256;
+  return bits & -bits;
+}
+
+bool has_epilogue(const MatmulDescContent& desc, MatrixLayout d) {
+  constexpr uint64_t kPacket = 16;  // bytes
+  if (desc.epilogue == kEpilogueDefault) return true;
+  const bool bias = desc.epilogue & kEpilogueBias, gelu = desc.epilogue & kEpilogueGeluAux;
+  if (bias && (desc.bias_type != d->type || alignment_of(desc.bias) < kPacket)) return false;
+  if (gelu && (d->type == CUDA_R_32F || desc.aux_ld % 8 != 0 ||
+               desc.aux_ld < static_cast<int64_t>(d->rows) || alignment_of(desc.aux) < kPacket)) {
+    return false;
+  }
+  return d->rows % 4 == 0;
+}
+
 // Which algorithm, and of which product: one of another product's is refused. `alignments`: what
-// was promised of the matrices.
+// was promised of the matrices, and seen of bias and aux.
 Algo algorithm(int place, uint64_t alignments, const MatmulDescContent& desc, MatrixLayout a,
                MatrixLayout b, MatrixLayout d) {
   const auto word = [](auto value) { return static_cast<uint64_t>(value); };
@@ -54,15 +95,22 @@ Algo algorithm(int place, uint64_t alignments, const MatmulDescContent& desc, Ma
            word(d->ld)}};
 }
 
-constexpr int kAlignmentBits = 16;
-uint64_t promised(const PreferenceContent& p) {
-  return p.alignment_a | uint64_t{p.alignment_b} << kAlignmentBits |
-         uint64_t{p.alignment_d} << 2 * kAlignmentBits;
+constexpr int kAlignmentBits = 9;  // 256 at most
+uint64_t promised(const PreferenceContent& p, const MatmulDescContent& desc) {
+  uint64_t out = 0;
+  for (const uint64_t alignment :
+       {uint64_t{p.alignment_a}, uint64_t{p.alignment_b}, uint64_t{p.alignment_d},
+        alignment_of(desc.bias), alignment_of(desc.aux)}) {
+    out = out << kAlignmentBits | alignment;
+  }
+  return out;
 }
 
-bool keeps_promise(uint64_t alignments, const void* a, const void* b, const void* d) {
-  for (const void* pointer : {a, b, d}) {
-    const uint64_t alignment = alignments & 0xffff;
+bool keeps_promise(uint64_t alignments, const MatmulDescContent& desc, const void* a, const void* b,
+                   const void* d) {
+  for (const void* pointer :
+       {static_cast<const void*>(desc.aux), desc.bias, static_cast<const void*>(d), b, a}) {
+    const uint64_t alignment = alignments & ((1 << kAlignmentBits) - 1);
     if (alignment == 0 || reinterpret_cast<uintptr_t>(pointer) % alignment != 0) return false;
     alignments >>= kAlignmentBits;
   }
@@ -223,19 +271,16 @@ Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, Matrix
   const uint64_t k = desc->transpose_a ? a->rows : a->columns;
   const uint64_t n = desc->transpose_b ? b->rows : b->columns;
   const bool fits =
-      m == d->rows && n == d->columns && a->type == b->type &&
-      k == (desc->transpose_b ? b->columns : b->rows) && static_cast<uint64_t>(a->ld) >= a->rows &&
-      static_cast<uint64_t>(b->ld) >= b->rows && static_cast<uint64_t>(d->ld) >= d->rows &&
-      (preference->reduction_scheme & 1) == 0;
+      m == d->rows && n == d->columns && k == (desc->transpose_b ? b->columns : b->rows) &&
+      static_cast<uint64_t>(a->ld) >= a->rows && static_cast<uint64_t>(b->ld) >= b->rows &&
+      static_cast<uint64_t>(d->ld) >= d->rows && (preference->reduction_scheme & 1) == 0;
   if (!fits) return kInvalidValue;
-  const bool gelu = desc->epilogue & kEpilogueGeluAux;
-  const bool has_none = (desc->epilogue != kEpilogueDefault && m % 4 != 0) ||
-                        (gelu && (desc->aux_ld % 8 != 0 || d->type == CUDA_R_32F));
-  *found = has_none ? 0 : std::min(wanted, kAlgorithms);
-  if (has_none) return kNotSupported;
+  const bool supported = has_types(*desc, a, b, d) && has_epilogue(*desc, d);
+  *found = supported ? std::min(wanted, kAlgorithms) : 0;
+  if (!supported) return kNotSupported;
   for (int i = 0; i < *found; ++i) {
     results[i] = {};
-    results[i].algo = algorithm(i, promised(*preference), *desc, a, b, d);
+    results[i].algo = algorithm(i, promised(*preference, *desc), *desc, a, b, d);
     results[i].workspace_bytes = kWorkspaceBytes;
   }
   return kSuccess;
@@ -249,7 +294,8 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
   const uint64_t alignments = algo->data[1];
   const Algo expected = algorithm(place, alignments, *desc, a_layout, b_layout, d_layout);
   if (workspace_bytes < kWorkspaceBytes || place >= kAlgorithms ||
-      std::memcmp(algo, &expected, sizeof expected) != 0 || !keeps_promise(alignments, a, b, d)) {
+      std::memcmp(algo, &expected, sizeof expected) != 0 ||
+      !keeps_promise(alignments, *desc, a, b, d)) {
     return kInvalidValue;
   }
   const bool tf32 = desc->compute == kCompute32FFastTF32;
@@ -279,10 +325,14 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
 const Library& library() {
   static const Library table = {
       .version = [] { return size_t{130000}; },
-      .create = [](Handle* handle) { return make(handle); },
+      .create =
+          [](Handle* handle) {
+            emulator::wait_for_streams();  // it takes memory of the device
+            return make(handle);
+          },
       .destroy = destroy<HandleContent>,
       .desc_create = [](MatmulDesc* desc, ComputeType compute,
-                        cudaDataType) { return make(desc, compute); },
+                        cudaDataType scale) { return make(desc, compute, scale); },
       .desc_destroy = destroy<MatmulDescContent>,
       .desc_set = desc_set,
       .layout_create = [](MatrixLayout* layout, cudaDataType type, uint64_t rows, uint64_t columns,
