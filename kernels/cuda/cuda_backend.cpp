@@ -113,10 +113,15 @@ DeviceCount count_devices() {
 FreeMemory free_memory(int device) {
   cudaDeviceProp properties = {};
   size_t free = 0, total = 0;
+  cudaMemPool_t pool = nullptr;
+  uint64_t reserved = 0, used = 0;
   CUDA_CHECK(cudaSetDevice(device));
   CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return {properties.name, free};
+  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+  return {properties.name, free, reserved, used};
 }
 
 bool built() { return true; }

@@ -25,6 +25,8 @@ DeviceCount count_devices();  // never throws
 struct FreeMemory {
   std::string name;  // of the GPU
   size_t bytes = 0;
+  size_t pool = 0;       // what this process's pool has taken besides
+  size_t pool_used = 0;  // of that; the rest is kept
 };
 FreeMemory free_memory(int device);  // Error when there is no such device
 // Settings that CUDA reads when it is first called. Before that, and before the first thread.

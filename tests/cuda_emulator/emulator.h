@@ -49,7 +49,9 @@ struct Settings {
   int nccl_max_ctas = 0;  // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
-  uint64_t nccl_bytes = 0;  // of the device, that a communicator takes with its first collective
+  // Of the device, that a communicator takes when it is made, and as many with its first collective,
+  // which connects the ranks. CUDA_EMULATOR_NCCL_MIB sets another default.
+  uint64_t nccl_bytes = 0;
   // Called in every collective that NCCL is asked for, before it touches the communicator.
   std::function<void()> nccl_call;
   // What a product takes by the device's clock, ns, on top of what it takes here; told the place of

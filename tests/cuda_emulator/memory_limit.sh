@@ -39,4 +39,17 @@ fi
 refused 'this run needs .*, the limit is [0-9.]+ GiB \(.* of free memory of emulated GPU\)$' \
   --set model.hidden_size=2048 --set model.layers=8 --memory-limit 80GiB
 "$FSDP_EMULATED" train --config config.yaml >log 2>&1 || fail "a run that fits: $(cat log)"
+
+# What NCCL takes is measured: when its communicators are made, and once a step has connected them.
+on_nccl=(--local-ranks 2 --gpu-transport nccl --config config.yaml)
+CUDA_EMULATOR_NCCL_MIB=8 "$FSDP_EMULATED" train "${on_nccl[@]}" --set runtime.run_dir=nccl >log 2>&1 || fail "over NCCL: $(cat log)"
+grep -qE "^GPU memory: 2.00 GiB free before NCCL's communicators, which took [0-9.]+ MiB$" log ||
+  fail "nothing is said of the communicators: $(cat log)"
+grep -qE '^GPU memory: NCCL and the libraries of kernels hold [0-9.]+ MiB after the first step; 800.00 MiB were assumed$' log ||
+  fail "nothing is said of what a step has connected: $(cat log)"
+took() { sed -nE "s/^GPU memory: .*($1) ([0-9]+)\\.[0-9]+ MiB.*/\\2/p" log; }
+[ "$(took took)" -ge 64 ] && [ "$(took hold)" -gt "$(took took)" ] || fail "$(took took) and $(took hold) MiB"
+CUDA_EMULATOR_NCCL_MIB=120 "$FSDP_EMULATED" train "${on_nccl[@]}" --set runtime.run_dir=full model.hidden_size=608 >log 2>&1
+[ $? = 12 ] && grep -qE "^fsdp: this run needs [0-9.]+ MiB per rank, but NCCL's communicators have left [0-9.]+ MiB of its GPU" log ||
+  fail "a run that NCCL leaves no room: $(cat log)"
 exit "$failed"

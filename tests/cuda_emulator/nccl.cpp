@@ -81,7 +81,8 @@ struct CommContent {
   // See [Note: in progress]: true, once asked, when that is over. Null: nothing is in progress.
   std::function<bool()> over = nullptr;
   std::unique_ptr<CommContent> child = nullptr;  // of a split that is in progress
-  void* buffers = nullptr;                       // of the device; see Settings::nccl_bytes
+  // Of the device; see Settings::nccl_bytes.
+  void *made_with = nullptr, *connected_with = nullptr;
 };
 
 namespace {
@@ -93,6 +94,12 @@ std::unique_ptr<CommContent> arrive(const std::string& identity, int expected, A
   meeting->arrivals.push_back(self);
   return std::make_unique<CommContent>(
       CommContent{meeting, self, identity + "/" + std::to_string(self.color)});
+}
+
+Result take_buffer(void** buffer) {
+  const uint64_t bytes = emulator::settings().nccl_bytes;
+  if (bytes == 0) return kSuccess;
+  return cudaMalloc(buffer, bytes) == cudaSuccess ? kSuccess : kUnhandledCudaError;
 }
 
 Comm give(std::unique_ptr<CommContent> comm) {
@@ -157,7 +164,9 @@ Result begun(Comm comm) {
 
 Result init_rank(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (!expected(*config)) return kInvalidArgument;
-  *comm = give(arrive(id.bytes, ranks, {0, rank, rank}));
+  auto made = arrive(id.bytes, ranks, {0, rank, rank});
+  if (const Result took = take_buffer(&made->made_with); took != kSuccess) return took;
+  *comm = give(std::move(made));
   (*comm)->over = [made = *comm] { return ready(*made); };
   return kInProgress;
 }
@@ -167,6 +176,7 @@ Result split(Comm parent, int color, int key, Comm* comm, Config* config) {
   *comm = nullptr;
   const std::string identity = parent->identity + "." + std::to_string(parent->splits++);
   parent->child = arrive(identity, parent->size, {color, key, parent->self.rank});
+  if (const Result took = take_buffer(&parent->child->made_with); took != kSuccess) return took;
   parent->over = [parent, comm] {
     if (!ready(*parent->child)) return false;
     *comm = give(std::move(parent->child));
@@ -189,7 +199,9 @@ Result async_error(Comm comm, Result* state) {
 Result finalize(Comm comm) { return usable(comm) ? begun(comm) : kInvalidArgument; }
 
 Result drop(Comm comm) {
-  if (comm->buffers) cudaFree(comm->buffers);
+  for (void* const buffer : {comm->made_with, comm->connected_with}) {
+    if (buffer) cudaFree(buffer);
+  }
   {
     const std::lock_guard lock(mutex);
     alive.erase(comm);
@@ -209,9 +221,7 @@ Result abort(Comm comm) {
 Result may_collect(Comm comm) {
   if (const auto hook = emulator::settings().nccl_call) hook();
   if (!usable(comm)) return kInvalidArgument;
-  const uint64_t bytes = emulator::settings().nccl_bytes;
-  if (bytes == 0 || comm->buffers) return kSuccess;
-  return cudaMalloc(&comm->buffers, bytes) == cudaSuccess ? kSuccess : kUnhandledCudaError;
+  return comm->connected_with ? kSuccess : take_buffer(&comm->connected_with);
 }
 
 DType dtype_of(DataType type) {
@@ -325,7 +335,10 @@ const Library& library() {
       .destroy = destroy,
       .abort = abort,
       .async_error = async_error,
-      .error_string = [](Result) { return "an error of NCCL"; },
+      .error_string =
+          [](Result result) {
+            return result == kUnhandledCudaError ? "unhandled cuda error" : "an error of NCCL";
+          },
       .last_error = [](Comm) { return "the emulator was told to say so"; },
       .all_gather = all_gather,
       .reduce_scatter = reduce_scatter,

@@ -58,6 +58,11 @@ void Pool::give_back_outside(size_t bytes) {
   outside_ -= bytes;
 }
 
+size_t Pool::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
 size_t Pool::reserved() const {
   const std::lock_guard lock(mutex_);
   return used_ + kept();

@@ -28,6 +28,7 @@ class Pool {
   bool take_outside(size_t bytes);  // of the device, not of the pool
   void give_back_outside(size_t bytes);
 
+  size_t used() const;      // of the pool
   size_t reserved() const;  // by the pool: used and kept
   size_t free() const;      // that the device has left
 

@@ -379,8 +379,15 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
-  if (attribute != cudaMemPoolAttrReservedMemCurrent) return returned(cudaErrorInvalidValue);
-  *static_cast<uint64_t*>(value) = device().pool.reserved();
+  const emulator::Pool& pool = device().pool;
+  auto* const bytes = static_cast<uint64_t*>(value);
+  if (attribute == cudaMemPoolAttrReservedMemCurrent) {
+    *bytes = pool.reserved();
+  } else if (attribute == cudaMemPoolAttrUsedMemCurrent) {
+    *bytes = pool.used();
+  } else {
+    return returned(cudaErrorInvalidValue);
+  }
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {

@@ -18,8 +18,8 @@ struct MemoryShare {
   size_t overhead = 0;  // of a rank: what it takes besides what is predicted
   std::string overhead_of = "the program itself";
 };
-// What NCCL's communicators take of a GPU. Assumed, not measured: the channels for gathers and
-// reductions.
+// What NCCL's communicators take of a GPU: the channels for gathers and reductions. Assumed until
+// they are made; a run measures it then (tools/launch/gpu_memory.h).
 constexpr size_t kNcclBytes = size_t{800} << 20;
 // What a rank of this process takes besides: the program, its libraries, stacks, generated code.
 size_t overhead_of_rank(const AvailableMemory& available, int ranks_of_process);

@@ -229,8 +229,10 @@ void TrainingRun::make_session() {
                     rings->set_phase(comm::HostPhase::of(open));
                   });
   const PhaseScope loading(&*phases_, "loading");
+  if (rank_.backend.nccl && world.size() > 1) gpu_memory_.emplace(rank_.backend.cuda->device);
   session_ = std::make_unique<Session>(world, make_places(world, options), options);
   session_->set_phases(&*phases_);
+  keep_to_what_nccl_left();
   // On a CPU what is offloaded comes from the same memory.
   const bool one_memory = session_->host() && session_->backend().host_reaches_memory();
   const size_t offloaded = one_memory ? host_needed_ : 0;

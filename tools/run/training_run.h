@@ -20,6 +20,7 @@
 #include "tools/checkpoint/settled_plan.h"
 #include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/step_shape.h"
+#include "tools/launch/gpu_memory.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/run_output.h"
 #include "tools/model_folders/save_model.h"
@@ -151,6 +152,8 @@ class TrainingRun {
   MemoryLimit least_of_all(const MemoryLimit& mine);
   MemoryLimit limit_of_host(const std::string& wanted);
   MemoryLimit limit_of_gpu(const std::string& wanted);
+  void keep_to_what_nccl_left();
+  void tell_what_libraries_took();
   void refuse(const PredictedData& data, const data::Tokenizer& tokenizer,
               const std::optional<PredictedData>& least = {});
   // training_run_report.cpp: what it says about itself
@@ -178,10 +181,12 @@ class TrainingRun {
   MemoryUsage predicted_, predicted_host_, predicted_file_;  // on rank 0
   size_t host_needed_ = 0;  // of rank 0, predicted; for what is offloaded
   Prefetch::Times batch_times_;
-  std::vector<std::string> hosts_;  // by rank
-  SampleSums load_;                 // of this rank
-  std::string monitor_problem_;     // why rows of its samples are missing; "": none are
-  size_t limit_ = 0;                // bytes that this rank may hold
+  std::vector<std::string> hosts_;       // by rank
+  SampleSums load_;                      // of this rank
+  std::string monitor_problem_;          // why rows of its samples are missing; "": none are
+  size_t limit_ = 0;                     // bytes that this rank may hold
+  size_t needed_ = 0;                    // bytes of a rank, predicted
+  std::optional<GpuMemory> gpu_memory_;  // with NCCL, until its use was told
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   std::optional<TracePhases> phases_;

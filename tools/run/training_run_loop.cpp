@@ -56,6 +56,7 @@ TrainerOptions TrainingRun::trainer_options() {
   };
   const auto between_steps = [this](const TrainTotals& totals) {
     watch_checkpoint(false);
+    tell_what_libraries_took();
     progress_file_.step(totals);
   };
   return {.steps = config_.train.steps,

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "comm/exchange.h"
+#include "core/text/byte_size.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/predicted_run.h"
 #include "tools/run/run_files.h"
@@ -64,6 +65,26 @@ MemoryLimit TrainingRun::limit_of_gpu(const std::string& wanted) {
   return least_of_all(memory_limit(wanted, share));
 }
 
+// Communicators are made before anything large. Collective.
+void TrainingRun::keep_to_what_nccl_left() {
+  if (!gpu_memory_) return;
+  const size_t held = session_->backend().ledger().usage().total_current;
+  say(gpu_memory_->after_communicators(held));
+  const size_t left = least_of_all({gpu_memory_->left(held), ""}).bytes;
+  limit_ = std::min(limit_, left);
+  if (needed_ <= left) return;
+  throw AgreedError(fmt::format("this run needs {} per rank, but NCCL's communicators have left {} "
+                                "of its GPU; runtime.gpu_transport: host does without them",
+                                byte_size_text(needed_), byte_size_text(left)),
+                    status::kDoesNotFit);
+}
+
+void TrainingRun::tell_what_libraries_took() {
+  if (!gpu_memory_) return;
+  say(gpu_memory_->after_step(session_->backend().ledger().usage().total_current, kNcclBytes));
+  gpu_memory_.reset();
+}
+
 // `least`: what the run takes of its data whatever there is of it; a run that does not need too
 // much with this is not refused yet. Collective.
 void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& tokenizer,
@@ -89,8 +110,8 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
 }
 
 // Before the text is tokenised, which may take longer than all that is known by then: the model,
-// and for most texts the batches, of others at least one row. What else is wrong is said where it is
-// used. Collective.
+// and for most texts the batches, of others at least one row. What else is wrong is said where it
+// is used. Collective.
 void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   PredictedData data = data_of(config_, rank_.world.size());
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, tokenizer));
@@ -139,7 +160,7 @@ void TrainingRun::predict() {
   }
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());
-  uint64_t host_needed = 0;
+  uint64_t host_needed = 0, needed = 0;
   agree(rank_.world, [&] {
     if (!speaks()) return;
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
@@ -147,11 +168,13 @@ void TrainingRun::predict() {
     predicted_host_ = run->host_usage();
     predicted_file_ = run->file_usage();
     host_needed = run->host_needed();
+    needed = run->needed();
     // Elsewhere a rank says it when it makes its file.
     check_disk(config_.fsdp.offload_folder, run->file_needed(),
                static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name())));
   });
   host_needed_ = comm::exchange_values(rank_.world, host_needed).front();
+  needed_ = comm::exchange_values(rank_.world, needed).front();
   refuse(data, data_.tokenizer());
 }
 

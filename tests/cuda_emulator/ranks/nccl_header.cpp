@@ -10,6 +10,7 @@
 namespace fsdp::comm::nccl {
 
 static_assert(int{kSuccess} == ncclSuccess && int{kInvalidArgument} == ncclInvalidArgument);
+static_assert(int{kUnhandledCudaError} == ncclUnhandledCudaError);
 static_assert(int{kRemoteError} == ncclRemoteError && int{kInProgress} == ncclInProgress);
 static_assert(int{kInt32} == ncclInt32 && int{kInt64} == ncclInt64);
 static_assert(int{kFloat16} == ncclFloat16 && int{kBFloat16} == ncclBfloat16);
