@@ -3,9 +3,21 @@
 #   make differential, make cuda-report, make gpu-check, make requirements, make format, make size,
 #   make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
+# CUDA=1 builds for GPUs, CUDA=0 does not, CUDA_ARCH=90a or CUDA_ARCH=80,90a builds for these alone. A build folder
+# keeps what was said last. Where nothing was said, it is built for the GPUs that are seen here, if any.
 SHELL := /bin/bash
 SANITIZE ?=
 BUILD := build$(if $(SANITIZE),-$(SANITIZE))
+CUDA ?=
+CUDA_ARCH ?=
+ifneq ($(filter-out 0 1,$(CUDA)),)
+  $(error CUDA=$(CUDA): expected 1 (builds for GPUs) or 0 (does not))
+endif
+ifeq ($(CUDA),0)
+  ifneq ($(CUDA_ARCH),)
+    $(error CUDA=0 CUDA_ARCH=$(CUDA_ARCH): there is nothing to build for them: leave one out)
+  endif
+endif
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 # --oversubscribe, --bind-to none: also with fewer cores than ranks; threads are not held to one core
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
@@ -15,8 +27,12 @@ SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '
   requirements format size clean
 .NOTPARALLEL:
 
-CONFIGURE = test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile || cmake -S . -B $(BUILD) \
-	  $$(command -v ninja >/dev/null && echo -G Ninja) -DSANITIZE=$(SANITIZE)
+# Once, and again when something is said of CUDA.
+CHOICE := $(if $(CUDA)$(CUDA_ARCH),-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=$(if $(filter 0,$(CUDA)),OFF,ON) \
+  -DFSDP_CUDA_ARCH='$(CUDA_ARCH)')
+CONFIGURE = $(if $(CHOICE),,test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile ||) cmake -S . -B $(BUILD) \
+	  $$(test ! -f $(BUILD)/CMakeCache.txt && command -v ninja >/dev/null && echo -G Ninja) \
+	  -DSANITIZE=$(SANITIZE) $(CHOICE)
 
 # The program: installs what is missing (instant when nothing is), configures once, builds.
 all:
@@ -30,10 +46,12 @@ tests:
 	@$(CONFIGURE)
 	@cmake --build $(BUILD) --parallel $$(nproc)
 
-# Trains the embedded example, real chess games, on two ranks.
+# Trains the embedded example, real chess games, on two ranks: on the CPU where nothing else was built, also
+# beside a GPU.
 train: all
-	@if command -v mpirun >/dev/null; then launch="$(MPIRUN)"; else ranks="--local-ranks 2"; fi; \
-	set -x; $$launch $(BUILD)/fsdp train --config tools/recipes/chess.yaml $$ranks
+	@grep -q '^FSDP_CUDA_BUILT:INTERNAL=ON' $(BUILD)/CMakeCache.txt || backend="--backend cpu"; \
+	if command -v mpirun >/dev/null; then launch="$(MPIRUN)"; else ranks="--local-ranks 2"; fi; \
+	set -x; $$launch $(BUILD)/fsdp train --config tools/recipes/chess.yaml $$ranks $$backend
 
 # The per-commit tests; with SANITIZE the unit set and that on many ranks.
 test: tests

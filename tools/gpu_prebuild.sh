@@ -39,8 +39,6 @@ folder=$(cd "$(dirname "$file")" && pwd)/prebuilt
 build() {
   cmake -S . -B build-gpu $(command -v ninja >/dev/null && echo -G Ninja) -DFSDP_CARRIED=ON -DFSDP_CUDA=ON \
     -DFSDP_ONEDNN=OFF -DCMAKE_CUDA_ARCHITECTURES="$arch" -DCMAKE_CUDA_FLAGS=-lineinfo
-  grep -q '^FSDP_CUDART:FILEPATH=/' build-gpu/CMakeCache.txt ||
-    stop "no CUDA compiler: tools/setup.sh --cuda-compiler"
   cmake --build build-gpu --parallel "${JOBS:-$(nproc)}" --target fsdp test_gpu
 }
 

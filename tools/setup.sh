@@ -5,7 +5,8 @@
 # CMAKE_PREFIX_PATH) count like packages. Called by every `make`, which leaves CUDA alone:
 #   tools/setup.sh --tests           also what only the tests need
 #   tools/setup.sh --cuda            also CUDA's compiler and runtime, cuBLAS, cuDNN, NCCL: of what no
-#                                    toolkit here has, pip's wheels (1.2 GB), into .cache/cuda
+#                                    toolkit here has, pip's wheels (1.2 GB), into .cache/cuda. Nothing that
+#                                    the GPU driver here could not run
 #   tools/setup.sh --cuda-compiler   what building needs (105 MB); nothing runs on a GPU with it
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -34,14 +35,31 @@ if [ -n "$tests" ]; then
 fi
 
 # ---- CUDA ----------------------------------------------------------------------------------------
-# Pinned, without dependencies: what `cuda-toolkit[nvcc,cccl,cublas]==13.0.3.0` would take, and the rest.
+# Pinned, without dependencies: what `cuda-toolkit[nvcc,cccl,cublas]==13.0.3.0` would take, and the rest. The wheels
+# of CUDA 12 have ptxas but no nvcc: they are libraries beside a toolkit of CUDA 12, in a folder of their own.
 compiler_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
                  nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
                  nvidia-nvtx==13.0.85"
 cublas_wheels="nvidia-cublas==13.1.1.3 nvidia-cuda-nvrtc==13.0.88"
+cublas_wheels_12="nvidia-cublas-cu12==12.9.1.4 nvidia-cuda-nvrtc-cu12==12.9.86"
 cudnn_wheels="nvidia-cudnn-cu13==9.19.0.56"
 nccl_wheels="nvidia-nccl-cu13==2.30.7"
 cuda_folder=.cache/cuda
+
+# The first number of the newest CUDA that the driver here runs; nothing: there is no driver. It says so itself, or
+# by its own number: CUDA 12 came with driver 525, CUDA 13 with 580.
+driver_cuda() {
+  local said number
+  said=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA [A-Za-z ]*Version: *\([0-9][0-9]*\)\..*/\1/p' | head -n 1)
+  if [ -n "$said" ]; then echo "$said"; return; fi
+  number=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | sed -n 's/^\([0-9]*\)\..*/\1/p')
+  number=${number%%[!0-9]*}
+  if [ -z "$number" ]; then
+    number=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\)\.[0-9.]* .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)
+  fi
+  if [ -z "$number" ]; then return; fi
+  if [ "$number" -ge 580 ]; then echo 13; elif [ "$number" -ge 525 ]; then echo 12; else echo 11; fi
+}
 
 # A toolkit of 12.4 or newer: prints the folder of its nvcc.
 toolkit() {
@@ -68,23 +86,49 @@ has_library() {
   return 1
 }
 
+# can_run MAJOR DRIVER: a program of this CUDA starts with a driver that runs CUDA DRIVER; else says what it needs.
+can_run() {
+  if [ "$2" -ge "$1" ]; then return 0; fi
+  if [ "$2" -lt 12 ]; then
+    echo "setup: the NVIDIA driver here runs CUDA $2 at most: this program needs driver 525 or newer with a CUDA 12" \
+         "toolkit of 12.4 or newer, or driver 580 or newer with CUDA 13. Nothing of CUDA was installed." >&2
+  else
+    echo "setup: the NVIDIA driver here runs CUDA $2 at most, but ${3}: it needs driver 580 or newer, or" \
+         "a CUDA $2 toolkit of 12.4 or newer (module load cuda/$2, or CUDA_HOME). Nothing of CUDA was installed." >&2
+  fi
+  return 1
+}
+
 install_cuda() {
-  local root wheels="" wheel missing="" name major=13
+  local root wheels="" wheel missing="" name major=13 driver what="pip has a compiler for CUDA 13 alone"
   root=$(toolkit)
   if [ -n "$root" ]; then
-    echo "setup: CUDA toolkit in $root"
     major=$("$root/bin/nvcc" --version | sed -n 's/.*, V\([0-9]*\)\..*/\1/p')
+    what="the CUDA toolkit in $root is of CUDA $major"
+  fi
+  if [ "$1" = --cuda ]; then  # --cuda-compiler may build for other machines
+    driver=$(driver_cuda)
+    can_run "$major" "${driver:-$major}" "$what" || return 1
+  fi
+  if [ -n "$root" ]; then
+    echo "setup: CUDA toolkit in $root"
   else
     wheels=$compiler_wheels
+  fi
+  if [ "$major" = 12 ]; then
+    cublas_wheels=$cublas_wheels_12
+    cudnn_wheels=${cudnn_wheels/cu13/cu12}
+    nccl_wheels=${nccl_wheels/cu13/cu12}
+    cuda_folder=.cache/cuda/12
   fi
   if [ "$1" = --cuda ]; then
     has_library "${root:-/none}" "libcublasLt.so.$major*" || wheels+=" $cublas_wheels"
     has_library "${root:-/none}" 'libcudnn.so.9*' || wheels+=" $cudnn_wheels"
     has_library "${root:-/none}" 'libnccl.so.2*' || wheels+=" $nccl_wheels"
   fi
-  if [ "$major" != 13 ] && [ -n "$wheels" ]; then  # the program would not open them
+  if [ "$major" -gt 13 ] && [ -n "$wheels" ]; then  # the program would not open them
     # shellcheck disable=SC2086
-    echo "setup: the wheels are for CUDA 13, the toolkit is of CUDA $major: install its own libraries" \
+    echo "setup: the wheels are for CUDA 12 and 13, the toolkit is of CUDA $major: install its own libraries" \
          "in place of" $wheels >&2
     return 1
   fi
@@ -100,11 +144,13 @@ install_cuda() {
   echo "setup: installing into $cuda_folder:$missing"
   # Beside it at first: pip's --target would delete `nvidia`, which other wheels have put there.
   rm -rf "$cuda_folder/new"
+  mkdir -p "$cuda_folder"
   # shellcheck disable=SC2086
   python3 -m pip install --quiet --no-deps --disable-pip-version-check --root-user-action=ignore \
     --target "$cuda_folder/new" $missing &&
     cp -al "$cuda_folder/new/nvidia" "$cuda_folder" &&
     cp -a "$cuda_folder/new/"*.dist-info "$cuda_folder" && rm -rf "$cuda_folder/new" || return 1
+  touch .cache/cuda  # the next build configures again
   # nvcc.profile looks for lib64
   if [ -d "$cuda_folder/nvidia/cu13/lib" ]; then ln -sfn lib "$cuda_folder/nvidia/cu13/lib64"; fi
 }

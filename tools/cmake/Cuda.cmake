@@ -1,14 +1,15 @@
 # The CUDA tool chain, where there is one: nvcc from a toolkit (12.4 or newer) or from pip's wheels
-# (tools/setup.sh --cuda). Sets FSDP_HAVE_CUDA, FSDP_HAVE_CUDA_HEADERS and the target fsdp::cuda.
+# (tools/setup.sh --cuda). Sets FSDP_HAVE_CUDA_HEADERS, the target fsdp::cuda and, by CudaChoice.cmake,
+# FSDP_HAVE_CUDA.
 # cuBLASLt, cuDNN and NCCL are opened at run time and not linked: half a gigabyte each, and a program
-# that links them would not start on a machine without them. Read next: tests/cuda_emulator.
-option(FSDP_CUDA "build the CUDA backend where nvcc is found" ON)
+# that links them would not start on a machine without them. Read next: CudaChoice.cmake, tests/cuda_emulator.
 set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu13/, cudnn/, nccl/")
 # What tools/setup.sh puts there later is found by the next build.
 file(MAKE_DIRECTORY ${PROJECT_SOURCE_DIR}/.cache/cuda)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.cache/cuda)
 set(gpu_hints "")
-foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
+foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/12/nvidia
+        ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
   list(APPEND gpu_hints ${folder}/cu13 ${folder}/cudnn ${folder}/nccl)
   # the wheels for CUDA 12 have a folder each
   list(APPEND gpu_hints ${folder}/cuda_nvcc ${folder}/cuda_runtime ${folder}/cublas
@@ -32,9 +33,14 @@ if(FSDP_CUDA_INCLUDE)
 endif()
 math(EXPR cuda_major "${FSDP_CUDA_VERSION} / 1000")
 math(EXPR cuda_minor "${FSDP_CUDA_VERSION} / 10 % 100")
+if(cuda_major EQUAL 12)  # the wheels of the other CUDA
+  list(FILTER gpu_hints EXCLUDE REGEX "/\\.cache/cuda/nvidia/")
+else()
+  list(FILTER gpu_hints EXCLUDE REGEX "/\\.cache/cuda/12/nvidia/")
+endif()
 # Of this CUDA, as at run time (kernels/cuda/*_library.cpp): libcublasLt.so may be of another one.
 # cuDNN and NCCL have one name for all of them; cudnn_library.cpp asks cuDNN, and NCCL needs nothing
-# of CUDA but the driver.
+# of CUDA but a driver that is new enough for its own.
 find_library(FSDP_CUBLAS NAMES libcublasLt.so.${cuda_major}
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
 set(cudnn_hints ${gpu_hints})
@@ -56,41 +62,20 @@ find_path(FSDP_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${FSDP_CUDA_INCLUDE} ${gpu_
           PATH_SUFFIXES include)
 mark_as_advanced(FSDP_NVTX_INCLUDE FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NVRTC_BUILTINS FSDP_NCCL)
 
-set(FSDP_HAVE_CUDA_HEADERS OFF)
-if(FSDP_CUDA AND FSDP_CUDA_VERSION GREATER_EQUAL 12040)
-  set(FSDP_HAVE_CUDA_HEADERS ON)
-endif()
-
-set(FSDP_HAVE_CUDA OFF)
 set(FSDP_NVCC_VERSION "")
 if(FSDP_NVCC)
   execute_process(COMMAND ${FSDP_NVCC} --version OUTPUT_VARIABLE found ERROR_QUIET)
   string(REGEX MATCH "V([0-9]+\\.[0-9.]+)" found "${found}")
   set(FSDP_NVCC_VERSION "${CMAKE_MATCH_1}")
 endif()
-# The sanitizers cannot see into nvcc's objects; the emulator runs the same sources under them.
-if(FSDP_CUDA AND NOT SANITIZE AND FSDP_NVCC_VERSION VERSION_GREATER_EQUAL 12.4)
-  set(FSDP_HAVE_CUDA ON)
-  # The GPU that is there, and only that. Where none is, as on the login node of a cluster, one
-  # architecture too: each takes minutes. 80 is Ampere's code and PTX, which the driver of a newer GPU
-  # translates; no kernel here is written for one kind of GPU.
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-                    OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE no_gpu)
-    if(NOT no_gpu AND found MATCHES "^([0-9]+)\\.([0-9]+)")
-      set(found ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
-      if(found EQUAL 90)
-        set(found 90a)
-      endif()
-      set(CMAKE_CUDA_ARCHITECTURES ${found}-real)
-      set(FSDP_CUDA_UNSEEN OFF CACHE INTERNAL "")
-    else()
-      set(CMAKE_CUDA_ARCHITECTURES 80)
-      set(FSDP_CUDA_UNSEEN ON CACHE INTERNAL "")
-    endif()
-    set(CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" CACHE STRING
-        "GPUs to build for: 90a-real (H100, H200), 80-real (A100), 90-virtual (PTX), ...")
-  endif()
+include(CudaChoice)
+
+set(FSDP_HAVE_CUDA_HEADERS OFF)  # whatever is built for GPUs: the emulator needs them
+if(FSDP_CUDA_VERSION GREATER_EQUAL 12040)
+  set(FSDP_HAVE_CUDA_HEADERS ON)
+endif()
+
+if(FSDP_HAVE_CUDA)
   file(REAL_PATH ${FSDP_NVCC} CMAKE_CUDA_COMPILER)  # through a link, nvcc does not find its profile
   get_filename_component(gpu_bin ${CMAKE_CUDA_COMPILER} DIRECTORY)
   if(NOT EXISTS ${gpu_bin}/../lib64)  # pip's wheels have lib, nvcc.profile says lib64
