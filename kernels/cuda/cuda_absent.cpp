@@ -6,8 +6,13 @@
 namespace fsdp::cuda {
 
 DeviceCount count_devices() {
-  return {0, "this program was built without CUDA (tools/setup.sh --cuda brings it)"};
+  return {
+      0,
+      "this program was built without CUDA; make CUDA=1 builds it for GPUs (tools/setup.sh --cuda "
+      "brings what that needs)"};
 }
+
+std::string missing_code(int) { return count_devices().reason; }
 
 FreeMemory free_memory(int) { fail("[cuda] {}", count_devices().reason); }
 

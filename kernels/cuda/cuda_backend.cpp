@@ -25,6 +25,8 @@ DeviceInfo open_device(int device) {
   FSDP_CHECK(count.devices > 0, "[cuda] no GPU: {}", count.reason);
   FSDP_CHECK(device >= 0 && device < count.devices, "[cuda] device: expected 0 to {}, got {}",
              count.devices - 1, device);
+  const std::string missing = missing_code(device);
+  FSDP_CHECK(missing.empty(), "[cuda] {}", missing);
   CUDA_CHECK(cudaSetDevice(device));
   cudaDeviceProp properties = {};
   CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
@@ -40,39 +42,6 @@ DeviceInfo open_device(int device) {
           .memory = properties.totalGlobalMem,
           .cache = static_cast<size_t>(properties.l2CacheSize),
           .shared_per_block = properties.sharedMemPerBlockOptin};
-}
-
-std::vector<std::string> ids_of(int devices) {
-  std::vector<std::string> ids;
-  for (int device = 0; device < devices; ++device) {
-    cudaDeviceProp properties = {};
-    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-      (void)cudaGetLastError();  // whoever opens it reports it
-    }
-    ids.push_back(fmt::format("{:04x}:{:02x}:{:02x} ", properties.pciDomainID, properties.pciBusID,
-                              properties.pciDeviceID));
-    for (const char byte : properties.uuid.bytes) {
-      ids.back() += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    }
-  }
-  return ids;
-}
-
-// Kernels use cp.async and the 16 x 8 x 16 products of bf16, which came with compute
-// capability 8.0.
-std::string too_old(int devices) {
-  for (int device = 0; device < devices; ++device) {
-    cudaDeviceProp properties = {};
-    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-      (void)cudaGetLastError();  // whoever opens it reports it
-    } else if (properties.major < 8) {
-      return fmt::format(
-          "GPU {} ({}) has compute capability {}.{}; expected 8.0 or newer: A100, L40, H100 and "
-          "the like. CUDA_VISIBLE_DEVICES with the other GPUs leaves it out",
-          device, properties.name, properties.major, properties.minor);
-    }
-  }
-  return "";
 }
 
 [[noreturn]] void fail_allocation(size_t bytes, MemoryCategory category, const Stream& stream,
@@ -93,21 +62,6 @@ void set_up_environment() {
   // Every rank has four streams, and those of ranks as threads share a context. With fewer queues a
   // stream that waits for a gate could hold up the one that opens it.
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-}
-
-DeviceCount count_devices() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) {
-    const std::string reason = too_old(devices);
-    return reason.empty() ? DeviceCount{devices, "", ids_of(devices)} : DeviceCount{0, reason};
-  }
-  (void)cudaGetLastError();
-  if (error == cudaErrorInsufficientDriver) {
-    return {0, "there is no NVIDIA driver, or it is older than this program's CUDA"};
-  }
-  if (error == cudaSuccess || error == cudaErrorNoDevice) return {0, "there is no NVIDIA GPU"};
-  return {0, cudaGetErrorString(error)};
 }
 
 FreeMemory free_memory(int device) {

@@ -21,6 +21,10 @@ struct DeviceCount {
   std::vector<std::string> ids = {};
 };
 DeviceCount count_devices();  // never throws
+// Why no kernel of this program can run on the GPU: it has no code for it, or PTX that the driver
+// does not know; empty: they can. Gives the GPU a context, about half a gigabyte of its memory, so
+// it is not asked of GPUs that this process leaves to others.
+std::string missing_code(int device);
 // What a GPU has left for this process, whose context takes its part first.
 struct FreeMemory {
   std::string name;  // of the GPU

@@ -1,5 +1,7 @@
 // GPUs that have less than the one the emulator is by default: of shared memory, and of
 // multiprocessors where communication keeps some.
+#include <cuda_runtime_api.h>
+
 #include "core/io/file.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/attention_case.h"
@@ -77,6 +79,77 @@ TEST_CASE("a GPU that lacks what the kernels use is no GPU, and the reason says 
   CHECK(count.reason == reason);
   CHECK_THROWS_WITH_AS(cuda::CudaBackend(cuda::CudaOptions()), ("[cuda] no GPU: " + reason).c_str(),
                        Error);
+}
+
+// The texts name this program's CUDA, that of the headers here.
+std::string own_cuda(int add = 0) {
+  const int version = CUDART_VERSION + add;
+  return fmt::format("{}.{}", version / 1000, version / 10 % 100);
+}
+
+TEST_CASE(
+    "a driver that is older than the program's CUDA shows no GPU, and the reason says which is "
+    "needed") {
+  const auto reason_of = [](int driver) {
+    emulator::Settings settings = emulator::settings();
+    settings.driver = driver;
+    const emulator::Configured configured(settings);
+    const cuda::DeviceCount count = cuda::count_devices();
+    CHECK((count.devices == 0) == (driver / 1000 < CUDART_VERSION / 1000));
+    return count.reason;
+  };
+  const std::string needed = CUDART_VERSION / 1000 == 12 ? "driver 525" : "driver 580";
+  CHECK(reason_of(0) == "there is no NVIDIA driver (libcuda.so.1)");
+  CHECK(reason_of(11080) ==
+        "the NVIDIA driver knows CUDA 11.8 and is older than this program's CUDA " + own_cuda() +
+            ", which needs " + needed + " or newer");
+  const int before = CUDART_VERSION - 1000;  // 12.0 for 13.0
+  if (before >= 12000) {
+    CHECK(reason_of(before) == "the NVIDIA driver knows CUDA " + own_cuda(-1000) +
+                                   " and is older than this program's CUDA " + own_cuda() +
+                                   ", which needs " + needed +
+                                   " or newer; built with CUDA 12, it would run");
+  }
+  CHECK(reason_of(CUDART_VERSION / 1000 * 1000).empty());  // of the same first number
+}
+
+TEST_CASE(
+    "a GPU for which the program has no code is refused by what is missing, before any kernel") {
+  struct Missing {
+    cudaError_t error;
+    int capability;
+    std::string said;
+  };
+  const std::string none = "none runs on this GPU; make CUDA=1 CUDA_ARCH=";
+  const std::vector<Missing> all = {
+      {cudaErrorNoKernelImageForDevice, 120, none + "120 builds code for it"},
+      {cudaErrorInvalidDeviceFunction, 90, none + "90a builds code for it"},
+      {cudaErrorUnsupportedPtxVersion, 103,
+       "the driver cannot translate PTX of CUDA " + own_cuda() +
+           "; make CUDA=1 CUDA_ARCH=103 builds code for it, or a driver of CUDA " + own_cuda() +
+           " translates"}};
+  for (const Missing& each : all) {
+    emulator::Settings settings = emulator::settings();
+    settings.kernel_code = each.error;
+    settings.compute_capability = each.capability;
+    settings.driver = CUDART_VERSION + 30;
+    const emulator::Configured configured(settings);
+    const std::string reason = fmt::format(
+        "GPU 0 (emulated GPU) has compute capability {}.{}, and this program has code for 80, 90a, "
+        "PTX of 90 (its CUDA "
+        "is {}, the driver knows {}): {}",
+        each.capability / 10, each.capability % 10, own_cuda(), own_cuda(30), each.said);
+    CHECK(cuda::missing_code(0) == reason);
+    CHECK(cudaGetLastError() == cudaSuccess);
+    CHECK(cuda::count_devices().devices == 1);
+    CHECK_THROWS_WITH_AS(cuda::CudaBackend(cuda::CudaOptions()), ("[cuda] " + reason).c_str(),
+                         Error);
+  }
+  CHECK(cuda::missing_code(0).empty());
+  emulator::Settings settings = emulator::settings();
+  settings.kernel_code = cudaErrorMemoryAllocation;  // another process has all: no matter of code
+  const emulator::Configured configured(settings);
+  CHECK(cuda::missing_code(0).empty());
 }
 
 TEST_CASE("communication cannot have all multiprocessors") {

@@ -278,7 +278,10 @@ cudaError_t allow_shared(const void* function, size_t bytes) {
   return cudaSuccess;
 }
 
-size_t static_shared(const void* function) { return shared_of(function).by_name; }
+cudaError_t find_static_shared(const void* function, size_t& bytes) {
+  bytes = shared_of(function).by_name;
+  return returned(static_cast<cudaError_t>(settings().kernel_code));
+}
 
 Counts counts() { return own_counts; }
 
@@ -298,11 +301,16 @@ extern "C" {
 
 // ---- devices and errors ----
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  if (driver / 1000 < CUDART_VERSION / 1000) return returned(cudaErrorInsufficientDriver);
   *count = static_cast<int>(visible_devices.size());
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  const int driver = emulator::settings().driver;
+  *version = driver == -1 ? CUDART_VERSION : driver;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

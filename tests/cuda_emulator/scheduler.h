@@ -94,7 +94,7 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
 cudaError_t allow_shared(const void* function, size_t bytes);
 // Bytes by name. The compiler of a GPU counts them; here they are known when a grid has run, and
 // until then 0.
-size_t static_shared(const void* function);
+cudaError_t find_static_shared(const void* function, size_t& bytes);
 // How often the emulator has been configured.
 int64_t configurations();
 // The device's clock, which events read, goes ahead.

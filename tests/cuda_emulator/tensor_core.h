@@ -3,6 +3,8 @@
 // sums in f32 in order of k. Included by intrinsics.h only.
 #pragma once
 
+#include <bit>
+
 #include "tests/cuda_emulator/warp.h"
 
 namespace fsdp::emulator {

@@ -63,6 +63,8 @@ if(FSDP_HAVE_EMULATOR)
       "(echo '#include \"tests/cuda_emulator/edges.h\"'; echo '#line 1 \"${host}\"'; sed -E -f '${edges}' '${host}') > '${copy}'")
     list(APPEND emulated ${copy})
   endforeach()
+  set_source_files_properties(${PROJECT_BINARY_DIR}/cuda_emulator/device_count.cpp PROPERTIES
+    COMPILE_DEFINITIONS FSDP_CUDA_CODE="80, 90a, PTX of 90")
   # Object libraries: their definitions stand before those of fsdp_cuda_backend, real or absent.
   function(fsdp_emulated_library name)
     add_library(${name} OBJECT ${ARGN})

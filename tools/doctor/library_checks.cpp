@@ -11,6 +11,7 @@ namespace fsdp::tools::doctor {
 namespace {
 
 constexpr const char* kInstallCuda = "tools/setup.sh --cuda && make";
+constexpr const char* kBuildCuda = "tools/setup.sh --cuda && make CUDA=1";
 constexpr const char* kUpdateDriver = "apt-get install nvidia-driver   # and start the host again";
 
 // It is a fault where there is a driver, or where somebody expects GPUs.
@@ -19,9 +20,12 @@ Check no_gpus(const GpuFacts& facts) {
   const auto because = [&](const char* part) {
     return facts.no_gpus.find(part) != std::string::npos;
   };
-  if (!facts.cuda_built) check.fix = kInstallCuda;
+  if (!facts.cuda_built) check.fix = kBuildCuda;
   if (because("not yet initialized")) check.fix = "systemctl restart nvidia-fabricmanager";
-  if (because("older than")) check.fix = kUpdateDriver;
+  if (because("older than") || because("libcuda")) check.fix = kUpdateDriver;
+  if (const auto found = facts.no_gpus.find("make CUDA=1 CUDA_ARCH="); found != std::string::npos) {
+    check.fix = facts.no_gpus.substr(found, facts.no_gpus.find(" builds", found) - found);
+  }
   if (!check.fix.empty() && !facts.driver.empty()) check.state = State::kWarn;
   return check;
 }

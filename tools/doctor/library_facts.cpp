@@ -64,10 +64,15 @@ GpuFacts read_gpu_facts(const fs::path& root) {
     const std::string& id = devices.ids[static_cast<size_t>(device)];
     const std::string address = id.substr(0, id.find(' '));
     const auto node = nodes.find(address + ".0");
-    facts.gpus.push_back({.name = cuda::read_sensors(device).name,
+    const std::string name = cuda::read_sensors(device).name;
+    if (std::ranges::count(facts.gpus, name, &Gpu::name) == 0) {  // the first of its kind
+      if (facts.no_gpus = cuda::missing_code(device); !facts.no_gpus.empty()) break;
+    }
+    facts.gpus.push_back({.name = name,
                           .numa_node = node == nodes.end() ? -1 : node->second,
                           .nvlinks = cuda::active_nvlinks(address)});
   }
+  if (!facts.no_gpus.empty()) facts.gpus.clear();
   if (facts.gpus.empty()) return facts;
   facts.cuda = cuda::installation();
   facts.no_cudnn = cuda::cudnn_missing();

@@ -72,13 +72,18 @@ TEST_CASE("no GPU is no fault, unless the host has a driver for one") {
     CHECK(value_of(facts, name) == "none");
   }
   facts.driver = "535.129.03";
-  CHECK(only_fault(facts).fix == "tools/setup.sh --cuda && make");
+  CHECK(only_fault(facts).fix == "tools/setup.sh --cuda && make CUDA=1");
   facts.cuda_built = true;
+  facts.no_gpus =
+      "GPU 0 (X) has no code: none runs on this GPU; make CUDA=1 CUDA_ARCH=120 builds code for it";
+  CHECK(only_fault(facts).fix == "make CUDA=1 CUDA_ARCH=120");
+  facts.no_gpus = "there is no NVIDIA driver (libcuda.so.1)";
+  CHECK(only_fault(facts).fix == "apt-get install nvidia-driver   # and start the host again");
   facts.no_gpus = "system not yet initialized";
   CHECK(only_fault(facts).fix == "systemctl restart nvidia-fabricmanager");
-  facts.no_gpus = "there is no NVIDIA driver, or it is older than this program's CUDA";
+  facts.no_gpus = "the NVIDIA driver knows CUDA 12.4 and is older than this program's CUDA 13.0";
   CHECK(only_fault(facts).fix == "apt-get install nvidia-driver   # and start the host again");
-  facts.no_gpus = "there is no NVIDIA GPU";  // a login node
+  facts.no_gpus = "the NVIDIA driver shows this process no GPU";  // a login node
   for (const Check& check : gpu_checks(facts)) CHECK(check.state == State::kOk);
 }
 

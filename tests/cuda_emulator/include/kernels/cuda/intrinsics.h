@@ -60,8 +60,7 @@ inline void named_barrier(int id, int threads, const char* file = __builtin_FILE
 
 template <typename... Parameters>
 cudaError_t find_static_shared(void (*kernel)(Parameters...), size_t& bytes) {
-  bytes = emulator::static_shared(reinterpret_cast<const void*>(kernel));
-  return cudaSuccess;
+  return emulator::find_static_shared(reinterpret_cast<const void*>(kernel), bytes);
 }
 template <typename... Parameters>
 cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes) {
