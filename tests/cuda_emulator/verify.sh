@@ -37,6 +37,22 @@ refused "ABOVE" --backend cuda
 refused "runtime.tf32: only for GPUs, but the CPU computes" --backend cpu
 refused "runtime.tf32: rounds products of f32, but the computation is in bf16" --backend cuda --dtype bf16
 
+# A GPU for which the program has no code (cudaErrorNoKernelImageForDevice), on ranks that all say the same.
+for backend in auto cuda; do
+  said=$(CUDA_EMULATOR_KERNEL_CODE=209 "$FSDP_EMULATED" verify "$fixtures/models/gpt2" --threads 1 --local-ranks 2 \
+    --share-gpus --backend $backend 2>&1)
+  status=$?
+  if [ $status != 78 ] || [ "$(grep -c "^fsdp: .*runtime.backend: $backend, but .* has a GPU that this program cannot use: \
+GPU 0 (emulated GPU) has .*; make CUDA=1 CUDA_ARCH=90a builds code for it; --backend cpu computes without it\$" <<<"$said")" != 1 ]; then
+    printf 'FAILED: no code for the GPU, --backend %s: status %s\n%s\n' $backend $status "$said"
+    failed=1
+  fi
+done
+
+said=$(CUDA_EMULATOR_KERNEL_CODE=209 "$FSDP_EMULATED" doctor 2>&1)
+grep -q 'GPUs .*none: GPU 0 (emulated GPU) has .*CUDA_ARCH=90a' <<<"$said" ||
+  { printf 'FAILED: doctor, no code for the GPU\n%s\n' "$said"; failed=1; }
+
 # A run on the emulated GPU sees what its NVML says (tests/cuda_emulator/nvml.cpp).
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

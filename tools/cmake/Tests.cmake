@@ -19,6 +19,9 @@ set(test_environment "OMP_WAIT_POLICY=passive;SOURCE=${PROJECT_SOURCE_DIR}"
     "TEST_CUDA_EMULATOR=${PROJECT_BINARY_DIR}/test_cuda_emulator"
     "LYING_FOLDER_LIBRARY=${PROJECT_BINARY_DIR}/libfsdp_lying_folder.so"
     "OMPI_MCA_mpi_yield_when_idle=1")  # as comm/mpi_transport.cpp: blocking calls leave the core
+if(NOT FSDP_HAVE_CUDA)  # beside a GPU that the program cannot use, --backend auto would be an error
+  list(APPEND test_environment "CUDA_VISIBLE_DEVICES=")
+endif()
 set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none)
 if(FSDP_HAVE_MPI)
   string(REPLACE ";" " " mpirun_line "${mpirun}")

@@ -2,6 +2,7 @@
 #include "tools/launch/backend_choice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <set>
@@ -12,6 +13,7 @@
 #include "core/text/counted.h"
 #include "kernels/cpu/file_backend.h"
 #include "kernels/cpu/wide_loop.h"
+#include "tools/launch/gpu_nodes.h"
 
 namespace fsdp::tools {
 namespace {
@@ -74,6 +76,15 @@ void check_own_gpus(const std::vector<RankGpus>& ranks, const std::vector<size_t
   }
 }
 
+// To train on the CPU beside a GPU is hours that nobody wanted: whoever wants it says so.
+[[noreturn]] void fail_unusable(const std::string& backend, const std::string& host,
+                                const std::string& reason) {
+  fail(
+      "runtime.backend: {}, but {} has a GPU that this program cannot use: {}; --backend cpu "
+      "computes without it",
+      backend, host, reason);
+}
+
 }  // namespace
 
 std::string host_name() {
@@ -126,6 +137,9 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
              "runtime.backend: expected auto, cpu or cuda, got \"{}\"", backend);
   if (backend == "cpu") return {};
   for (const RankGpus& each : ranks) {
+    if (backend == "auto" && each.unusable) fail_unusable(backend, each.host, each.reason);
+  }
+  for (const RankGpus& each : ranks) {
     if (!each.gpus.empty()) continue;
     FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", each.host, each.reason);
     // A program without CUDA surprises nobody.
@@ -135,6 +149,12 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
   if (!share_gpus) check_own_gpus(ranks, taken);
   return {.cuda = cuda::CudaOptions{.device = static_cast<int>(taken[static_cast<size_t>(rank)])},
           .shared = any_shared(ranks, taken)};
+}
+
+void check_code(const GpuChoice& gpu, const std::string& backend) {
+  if (!gpu.cuda) return;
+  const std::string missing = cuda::missing_code(gpu.cuda->device);
+  if (!missing.empty()) fail_unusable(backend, host_name(), missing);
 }
 
 void choose_products(const LaunchOptions& options, GpuChoice& gpu) {
@@ -202,8 +222,11 @@ void divide_multiprocessors(int64_t per_collective, const TransportChoice& trans
 }
 
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
-                                    const std::string& backend) {
+                                    const std::string& backend, const std::filesystem::path& root) {
   const cuda::DeviceCount mine = backend == "cpu" ? cuda::DeviceCount{} : cuda::count_devices();
+  const bool unusable = mine.devices == 0 && backend != "cpu" &&
+                        may_use_gpu(std::getenv("CUDA_VISIBLE_DEVICES"), root);
+  const std::vector<int> unusable_of = comm::exchange_values(world, unusable ? 1 : 0);
   const std::vector<int> first = comm::exchange_values(world, first_of_host);
   std::vector<std::string> about = {host_name(), mine.reason};
   about.insert(about.end(), mine.ids.begin(), mine.ids.end());
@@ -212,7 +235,8 @@ std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host
     ranks.push_back({.first_of_host = first[ranks.size()],
                      .host = said[0],
                      .reason = said[1],
-                     .gpus = {said.begin() + 2, said.end()}});
+                     .gpus = {said.begin() + 2, said.end()},
+                     .unusable = unusable_of[ranks.size()] != 0});
   }
   return ranks;
 }

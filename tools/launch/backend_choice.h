@@ -3,6 +3,7 @@
 // (CUDA_VISIBLE_DEVICES). Not here: the backends themselves (kernels/cpu, kernels/cuda).
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,15 +61,21 @@ struct RankGpus {
   std::string host;               // the machine's name, for people
   std::string reason;             // why there are no GPUs
   std::vector<std::string> gpus;  // the GPUs that the rank's process sees: cuda::DeviceCount::ids
+  bool unusable = false;          // it sees none, although a GPU is there that nobody hid from it
 };
-// By rank. Collective.
+// By rank. `root`: where /dev is. Collective.
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
-                                    const std::string& backend);
+                                    const std::string& backend,
+                                    const std::filesystem::path& root = "/");
 
-// `backend`: "auto", "cpu", "cuda". There are two errors, the same on every rank. Either
-// `backend` is "cuda" and a rank has no GPU, or two ranks must take one GPU and may not share it.
+// `backend`: "auto", "cpu", "cuda". There are three errors, the same on every rank. `backend` is
+// "cuda" and a rank has no GPU, or it is "auto" and a rank has one that this program cannot use, or
+// two ranks must take one GPU and may not share it.
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
+
+// Error when the program has no code for the GPU of this rank.
+void check_code(const GpuChoice& gpu, const std::string& backend);
 
 // How a GPU multiplies matrices. Error when an option for that is set and the CPU computes.
 void choose_products(const LaunchOptions& options, GpuChoice& gpu);

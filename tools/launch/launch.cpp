@@ -106,6 +106,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       choice = choose_threads(static_cast<int>(options.threads), sharing,
                               openmp_variable("OMP_NUM_THREADS"));
       gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
+      check_code(gpu, options.backend);
       choose_products(options, gpu);
       if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
     });

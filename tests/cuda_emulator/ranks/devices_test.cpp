@@ -5,6 +5,8 @@
 #include "comm/local_transport.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/comm_checks.h"
+#include "tests/support/environment.h"
+#include "tests/support/temp_folder.h"
 #include "tools/launch/backend_choice.h"
 
 namespace fsdp::test {
@@ -47,6 +49,26 @@ TEST_CASE("ranks that see several GPUs take one each") {
     emulator::see_devices({2, 5});
     const std::vector<RankGpus> ranks = tools::gpus_of_ranks(world, 0, "auto");
     CHECK(tools::choose_gpu(ranks, world.rank(), "auto", false).cuda->device == world.rank());
+  });
+}
+
+TEST_CASE("a GPU that only some other program could use is an error of auto, on every rank") {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "dev");
+  folder.write("dev/nvidia0", "");
+  emulator::Settings settings = emulator::settings();
+  settings.driver = 11080;
+  const emulator::Configured configured(settings);
+  const Environment visible("CUDA_VISIBLE_DEVICES", nullptr);
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    const auto ranks = tools::gpus_of_ranks(world, 0, "auto", folder.path());
+    CHECK(ranks[1].unusable);
+    CHECK_THROWS_WITH_AS(tools::choose_gpu(ranks, world.rank(), "auto", false),
+                         ("runtime.backend: auto, but " + ranks[0].host +
+                          " has a GPU that this program cannot use: " + ranks[0].reason +
+                          "; --backend cpu computes without it")
+                             .c_str(),
+                         Error);
   });
 }
 

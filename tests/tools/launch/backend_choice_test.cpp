@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/environment.h"
+#include "tests/support/temp_folder.h"
 
 namespace fsdp::tools {
 namespace {
@@ -99,6 +101,46 @@ TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
   CHECK(choose_gpu(ranks, 0, "cpu", false).note.empty());
   CHECK(error_of([&] { choose_gpu(ranks, 0, "tpu", false); }) ==
         "runtime.backend: expected auto, cpu or cuda, got \"tpu\"");
+}
+
+TEST_CASE("a GPU that is there but cannot be used is an error, unless the CPU was asked for") {
+  std::vector<RankGpus> ranks = kTwoHosts;
+  ranks[2] = {0, "a", "there is no NVIDIA GPU", {}};  // says less than the next
+  ranks[3] = {1, "b", "this program was built without CUDA", {}, true};
+  for (const int rank : {0, 3}) {
+    CHECK(error_of([&] { choose_gpu(ranks, rank, "auto", false); }) ==
+          "runtime.backend: auto, but b has a GPU that this program cannot use: this program was "
+          "built without CUDA; "
+          "--backend cpu computes without it");
+  }
+  CHECK(error_of([&] { choose_gpu(ranks, 0, "cuda", false); }) ==
+        "runtime.backend: cuda, but on a there is no NVIDIA GPU");
+  CHECK(!choose_gpu(ranks, 0, "cpu", false).cuda);
+}
+
+TEST_CASE("ranks look whether their host has a GPU that they may use") {
+  if (cuda::count_devices().devices > 0) return;
+  const test::TempFolder folder;
+  const test::Environment visible("CUDA_VISIBLE_DEVICES", nullptr);
+  const auto unusable = [&](const char* backend) {
+    int found = 0;
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      const std::vector<RankGpus> ranks = gpus_of_ranks(world, 0, backend, folder.path());
+      if (world.rank() == 1) found = ranks[0].unusable + ranks[1].unusable;
+    });
+    return found;
+  };
+  CHECK(unusable("auto") == 0);
+  std::filesystem::create_directory(folder / "dev");
+  folder.write("dev/nvidia0", "");
+  CHECK(unusable("auto") == 2);
+  CHECK(unusable("cpu") == 0);
+  const test::Environment hidden("CUDA_VISIBLE_DEVICES", "");
+  CHECK(unusable("auto") == 0);
+  if (cuda::built()) return;
+  for (const char* way : {"make CUDA=1", "tools/setup.sh --cuda"}) {
+    CHECK(cuda::count_devices().reason.find(way) != std::string::npos);
+  }
 }
 
 TEST_CASE("multiprocessors are divided between NCCL and products, where there is NCCL") {

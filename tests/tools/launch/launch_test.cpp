@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/environment.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::tools {
@@ -78,30 +79,10 @@ TEST_CASE("launch: srun with PMIx connects its processes, and so does mpirun ins
   CHECK_FALSE(environment_of({{"SLURM_NTASKS", "2"}}).without_pmix);
 }
 
-// Values that were there before come back.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    value ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~Environment() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  std::string now() const {
-    const char* value = std::getenv(name_);
-    return value ? value : "";
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
 TEST_CASE("launch: what libraries read from the environment is there when ranks begin") {
-  const Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", nullptr);
-  const Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", nullptr);
-  const Environment sharing("NCCL_MULTI_RANK_GPU_ENABLE", nullptr);
+  const test::Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", nullptr);
+  const test::Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", nullptr);
+  const test::Environment sharing("NCCL_MULTI_RANK_GPU_ENABLE", nullptr);
   LaunchOptions options = {.local_ranks = 2, .threads = 1, .backend = "cpu"};
   std::atomic<int> ranks{0};
   const auto look = [&](RankContext&) {
@@ -120,7 +101,7 @@ TEST_CASE("launch: what libraries read from the environment is there when ranks 
 }
 
 TEST_CASE("launch: kernels are loaded before ranks that share a context can wait for each other") {
-  const Environment loading("CUDA_MODULE_LOADING", nullptr);
+  const test::Environment loading("CUDA_MODULE_LOADING", nullptr);
   set_up_environment({.local_ranks = 2});    // a GPU each
   set_up_environment({.share_gpus = true});  // processes
   set_up_environment({.local_ranks = 1, .share_gpus = true});
@@ -130,10 +111,10 @@ TEST_CASE("launch: kernels are loaded before ranks that share a context can wait
 }
 
 TEST_CASE("launch: what the user has set stays") {
-  const Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", "0");
-  const Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", "8");
-  const Environment sharing("NCCL_MULTI_RANK_GPU_ENABLE", "0");
-  const Environment loading("CUDA_MODULE_LOADING", "LAZY");
+  const test::Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", "0");
+  const test::Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", "8");
+  const test::Environment sharing("NCCL_MULTI_RANK_GPU_ENABLE", "0");
+  const test::Environment loading("CUDA_MODULE_LOADING", "LAZY");
   set_up_environment({.local_ranks = 2, .share_gpus = true, .gpu_transport = "nccl"});
   CHECK(sharing.now() == "0");
   CHECK(loading.now() == "LAZY");
@@ -239,11 +220,11 @@ TEST_CASE("launch: torchrun's processes cannot find each other, and do not train
   under_mpi["OMPI_COMM_WORLD_SIZE"] = "4";
   under_mpi["OMPI_COMM_WORLD_RANK"] = "2";
   CHECK(environment_of(under_mpi).foreign_size == 0);  // a script that sets them for others
-  const Environment rank("RANK", "0"), size("WORLD_SIZE", "4");
+  const test::Environment rank("RANK", "0"), size("WORLD_SIZE", "4");
   CHECK(
       test::contains(test::error_of([] { launch({}, [](RankContext&) { return 0; }); }),
                      "as by torchrun: this program's ranks find each other over MPI: mpirun -n 4"));
-  const Environment one("WORLD_SIZE", "1");
+  const test::Environment one("WORLD_SIZE", "1");
   int ranks = 0;
   CHECK(launch({}, [&](RankContext& context) { return ranks = context.world.size(), 0; }) == 0);
   CHECK(ranks == 1);
