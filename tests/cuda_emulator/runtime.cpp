@@ -1,208 +1,25 @@
 // The CUDA runtime that the project uses, on the CPU: streams and events are those of the CPU
-// backend (so real threads, with its delays and removable edges), device memory is the heap. A
-// fresh allocation holds NaN patterns, and what is given back is overwritten and freed in stream
-// order. Kernels that fail poison their stream, and the context is lost: every later call returns
-// cudaErrorLaunchFailure, and cudaGetErrorString tells what happened.
+// backend (so real threads, with its delays and removable edges). Kernels that fail poison their
+// stream, and the context is lost: every later call returns cudaErrorLaunchFailure, and
+// cudaGetErrorString tells what happened. Not here: memory (memory.cpp).
 // Read next: kernels/cuda/cuda_backend.cpp, whose calls these are.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <sys/mman.h>
 
-#include "kernels/cpu/cpu_backend.h"
-#include "tests/cuda_emulator/emulator.h"
-#include "tests/cuda_emulator/pool.h"
-#include "tests/cuda_emulator/scheduler.h"
+#include "tests/cuda_emulator/device.h"
 
-namespace emulator = fsdp::emulator;
-
-struct CUstream_st {
-  fsdp::Stream* stream;
-  std::unique_ptr<fsdp::Stream> owned;
-  std::thread::id creator;
-};
-
-struct CUevent_st {
-  std::mutex mutex;
-  fsdp::EventPtr recorded;  // null: never, which counts as complete
-  std::shared_ptr<std::atomic<int64_t>> time_ns = std::make_shared<std::atomic<int64_t>>(0);
-
-  fsdp::EventPtr latest() {
-    const std::lock_guard lock(mutex);
-    return recorded;
-  }
-};
+using namespace fsdp::emulator;
 
 namespace {
 
-constexpr int kPoison = 0xff;
-
-struct SharedMemory {           // of a function, in bytes
-  size_t by_name = 0;           // as far as its grids have told
-  std::optional<size_t> asked;  // dynamic
-};
-
 thread_local std::vector<int> visible_devices = {0};
 
-struct Device {
-  std::mutex mutex;
-  std::map<void*, size_t> allocations;  // of the pool
-  std::map<void*, size_t> outside;      // and not of it
-  emulator::Pool pool;
-  int streams = 0;
-  std::string last_failure;
-  fsdp::cpu::CpuBackend host;
-  struct Destroyed {
-    std::unique_ptr<fsdp::Stream> stream;  // may still have something to do
-    fsdp::EventPtr end;
-  };
-  std::vector<Destroyed> destroyed;
-  std::set<cudaStream_t> living;
-  std::set<const void*> started;  // kernels
-  std::map<void*, size_t> pinned;
-  std::deque<std::pair<void*, size_t>> given_back;  // pinned memory that nobody may touch
-  std::map<const void*, SharedMemory> shared;
-
-  Device() : host(hooks()) {}
-
-  static fsdp::cpu::CpuOptions hooks() {
-    fsdp::cpu::CpuOptions options;
-    options.delay = [](const std::string& stream, std::string_view task) {
-      const auto& delay = emulator::settings().delay;
-      return delay ? delay(stream, task) : 0;
-    };
-    options.ignore_wait = [](const std::string& waiting, const std::string& recorded) {
-      const auto& ignore = emulator::settings().ignore_wait;
-      return ignore && ignore(waiting, recorded);
-    };
-    return options;
-  }
-};
-
-Device& device() {
-  static Device instance;
-  return instance;
-}
-
-// Kernels started, and whether one has failed, since the emulator was configured.
-class Context {
- public:
-  bool starts_faulty_kernel() {
-    const std::lock_guard lock(mutex_);
-    renew();
-    return ++kernels_ == emulator::settings().faulty_kernel;
-  }
-  void lose() {
-    const std::lock_guard lock(mutex_);
-    renew();
-    lost_ = emulator::settings().sticky;
-  }
-  bool lost() {
-    const std::lock_guard lock(mutex_);
-    renew();
-    return lost_;
-  }
-
- private:
-  void renew() {
-    if (std::exchange(configuration_, emulator::configurations()) == configuration_) return;
-    kernels_ = 0;
-    lost_ = false;
-  }
-
-  std::mutex mutex_;
-  int64_t configuration_ = 0;
-  int64_t kernels_ = 0;
-  bool lost_ = false;
-};
-
-Context& context() {
-  static Context instance;
-  return instance;
-}
-
 std::atomic<int64_t> clock_ahead_ns{0};
-
-thread_local cudaError_t last_error = cudaSuccess;
-
-cudaError_t returned(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
-  return error;
-}
-
-// What a call returns whose own result is `error`.
-cudaError_t in_context(cudaError_t error = cudaSuccess) {
-  return returned(context().lost() ? cudaErrorLaunchFailure : error);
-}
-
-template <typename F>
-void enqueue(cudaStream_t stream, std::string_view name, F task) {
-  device().host.host_task(*stream->stream, name, 0, std::move(task));
-}
-
-thread_local emulator::Counts own_counts;
-
-template <typename F>
-cudaError_t waiting(F wait) {
-  ++own_counts.host_waits;
-  try {
-    wait();
-    return in_context();
-  } catch (const std::exception& error) {
-    const std::lock_guard lock(device().mutex);
-    device().last_failure = error.what();
-    return returned(cudaErrorLaunchFailure);
-  }
-}
-
-// See Settings::driver_waits.
-void wait_implicitly() {
-  using emulator::DriverWaits;
-  const DriverWaits waits = emulator::settings().driver_waits;
-  if (waits == DriverWaits::kNever) return;
-  std::vector<fsdp::EventPtr> ends;
-  {
-    const std::lock_guard lock(device().mutex);
-    for (const cudaStream_t stream : device().living) {
-      if (waits == DriverWaits::kForOwn && stream->creator != std::this_thread::get_id()) continue;
-      ends.push_back(device().host.record(*stream->stream));
-    }
-  }
-  for (const fsdp::EventPtr& end : ends) {
-    try {
-      end->wait();
-    } catch (const std::exception&) {  // whoever waits for the stream is told
-    }
-  }
-}
-
-// Whether the GPU reaches these bytes without the host: its own memory, or pinned.
-bool reaches(const void* address, size_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  const std::lock_guard lock(device().mutex);
-  for (const auto* blocks : {&device().allocations, &device().outside, &device().pinned}) {
-    auto block = blocks->upper_bound(const_cast<void*>(address));
-    if (block == blocks->begin()) continue;
-    --block;
-    if (begin + bytes <= reinterpret_cast<uintptr_t>(block->first) + block->second) return true;
-  }
-  return false;
-}
 
 std::string stream_name(int priority) {
   const std::lock_guard lock(device().mutex);
@@ -309,7 +126,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  const int driver = emulator::settings().driver;
+  const int driver = settings().driver;
   *version = driver == -1 ? CUDART_VERSION : driver;
   return cudaSuccess;
 }
@@ -334,13 +151,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
   properties->pciBusID = visible_devices[static_cast<size_t>(index)];
   properties->uuid.bytes[0] = static_cast<char>(properties->pciBusID);
-  properties->major = emulator::settings().compute_capability / 10;
-  properties->minor = emulator::settings().compute_capability % 10;
-  properties->multiProcessorCount = emulator::settings().multiprocessors;
+  properties->major = settings().compute_capability / 10;
+  properties->minor = settings().compute_capability % 10;
+  properties->multiProcessorCount = settings().multiprocessors;
   properties->l2CacheSize = 4096;
-  properties->totalGlobalMem = emulator::settings().memory;
+  properties->totalGlobalMem = settings().memory;
   properties->sharedMemPerBlock = 49152;
-  properties->sharedMemPerBlockOptin = emulator::settings().shared_per_block;
+  properties->sharedMemPerBlockOptin = settings().shared_per_block;
   properties->warpSize = 32;
   return cudaSuccess;
 }
@@ -378,136 +195,6 @@ const char* cudaGetErrorString(cudaError_t error) {
   const std::lock_guard lock(device().mutex);
   text = device().last_failure;
   return text.c_str();
-}
-
-// ---- memory ----
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
-  *pool = nullptr;
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
-  const emulator::Pool& pool = device().pool;
-  auto* const bytes = static_cast<uint64_t*>(value);
-  if (attribute == cudaMemPoolAttrReservedMemCurrent) {
-    *bytes = pool.reserved();
-  } else if (attribute == cudaMemPoolAttrUsedMemCurrent) {
-    *bytes = pool.used();
-  } else {
-    return returned(cudaErrorInvalidValue);
-  }
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
-  device().pool.trim();
-  return in_context();
-}
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  if (context().lost()) return in_context();
-  *total = emulator::settings().memory;
-  *free = device().pool.free();
-  return cudaSuccess;
-}
-// Exactly as large as asked for, so that AddressSanitizer sees the first byte beyond.
-cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
-  if (context().lost()) return in_context();
-  ++own_counts.allocations;
-  if (!device().pool.take(bytes, stream) || ::posix_memalign(address, 512, bytes) != 0) {
-    return returned(cudaErrorMemoryAllocation);
-  }
-  {
-    const std::lock_guard lock(device().mutex);
-    device().allocations[*address] = bytes;
-  }
-  enqueue(stream, "poison", [data = *address, bytes] { std::memset(data, kPoison, bytes); });
-  return cudaSuccess;
-}
-cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  size_t bytes = 0;
-  {
-    const std::lock_guard lock(device().mutex);
-    const auto found = device().allocations.find(address);
-    if (found == device().allocations.end()) return returned(cudaErrorInvalidValue);
-    bytes = found->second;
-    device().allocations.erase(found);
-  }
-  // A task that is skipped, behind an error, must free it too: hence an owner.
-  std::shared_ptr<void> owner(address,
-                              [released = device().pool.give_back(bytes, stream)](void* data) {
-                                std::free(data);
-                                *released = true;
-                              });
-  enqueue(stream, "free",
-          [owner = std::move(owner), bytes] { std::memset(owner.get(), kPoison, bytes); });
-  return in_context();
-}
-// Of no stream: NCCL's buffers.
-cudaError_t cudaMalloc(void** address, size_t bytes) {
-  if (context().lost()) return in_context();
-  wait_implicitly();
-  if (!device().pool.take_outside(bytes) || ::posix_memalign(address, 512, bytes) != 0) {
-    return returned(cudaErrorMemoryAllocation);
-  }
-  std::memset(*address, kPoison, bytes);
-  const std::lock_guard lock(device().mutex);
-  device().outside[*address] = bytes;
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* address) {
-  wait_implicitly();
-  size_t bytes = 0;
-  {
-    const std::lock_guard lock(device().mutex);
-    const auto found = device().outside.find(address);
-    if (found == device().outside.end()) return returned(cudaErrorInvalidValue);
-    bytes = found->second;
-    device().outside.erase(found);
-  }
-  device().pool.give_back_outside(bytes);
-  // volatile: the compiler leaves out what is written just before free
-  std::fill_n(static_cast<volatile unsigned char*>(address), bytes,
-              static_cast<unsigned char>(kPoison));
-  std::free(address);
-  return in_context();
-}
-// Whole pages, so that who still uses what was given back ends the program.
-cudaError_t cudaMallocHost(void** address, size_t bytes) {
-  if (context().lost()) return in_context();
-  wait_implicitly();
-  void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) return returned(cudaErrorMemoryAllocation);
-  *address = std::memset(pages, kPoison, bytes);
-  const std::lock_guard lock(device().mutex);
-  device().pinned[pages] = bytes;
-  return cudaSuccess;
-}
-cudaError_t cudaFreeHost(void* address) {
-  wait_implicitly();
-  const std::lock_guard lock(device().mutex);
-  const auto found = device().pinned.find(address);
-  if (found == device().pinned.end()) return returned(cudaErrorInvalidValue);
-  ::mmap(address, found->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  auto& given_back = device().given_back;
-  given_back.push_back(*found);
-  device().pinned.erase(found);
-  constexpr size_t kMost = 1000;  // a process may have 65530 mappings
-  if (given_back.size() > kMost) {
-    ::munmap(given_back.front().first, given_back.front().second);
-    given_back.pop_front();
-  }
-  return in_context();
-}
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                            cudaStream_t stream) {
-  if (context().lost()) return in_context();
-  enqueue(stream, "copy", [=] { std::memmove(to, from, bytes); });
-  if (reaches(to, bytes) && reaches(from, bytes)) return cudaSuccess;
-  return cudaStreamSynchronize(stream);  // of or to pageable memory: the host waits
-}
-cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
-  if (context().lost()) return in_context();
-  enqueue(stream, "memset", [=] { std::memset(data, value, bytes); });
-  return cudaSuccess;
 }
 
 // ---- streams ----
