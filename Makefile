@@ -11,7 +11,11 @@ BUILD := build$(if $(SANITIZE),-$(SANITIZE))
 CUDA ?=
 CUDA_ARCH ?=
 ifneq ($(filter-out 0 1,$(CUDA)),)
-  $(error CUDA=$(CUDA): expected 1 (builds for GPUs) or 0 (does not))
+  ifeq ($(origin CUDA),environment)
+    CUDA :=# a module's, which names a folder
+  else
+    $(error CUDA=$(CUDA): expected 1 (builds for GPUs) or 0 (does not))
+  endif
 endif
 ifeq ($(CUDA),0)
   ifneq ($(CUDA_ARCH),)

@@ -254,15 +254,19 @@ void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall ca
 
 void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostCall call) {
   Backend& backend = stream.backend();
-  std::shared_ptr<void> outgrown;
+  std::shared_ptr<std::byte> outgrown;
   // The slot of an ordered sum is wider than that of its input: it lies behind the input.
   const size_t wide =
       call.terms > 0 ? static_cast<size_t>(call.numel / size()) * size_of(call.output_dtype()) : 0;
   if (staged_bytes_ < buffer.bytes() + wide) {
-    outgrown = std::exchange(staged_, backend.staging_memory(buffer.bytes() + wide));
+    outgrown = backend.staging_memory(buffer.bytes() + wide);
+  }
+  meet_hosts(call.collective);  // may throw: what is staged is kept until then
+  if (outgrown) {
+    outgrown.swap(staged_);
     staged_bytes_ = buffer.bytes() + wide;
   }
-  meet_hosts(call.collective);
+  const Collective call_kind = call.collective;
   std::byte* const device = std::exchange(call.data, staged_.get());
   struct Part {
     size_t begin, bytes;
@@ -294,6 +298,7 @@ void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostC
   put_on(stream, buffer, std::move(call), std::move(outgrown));
   backend.copy(stream, result, staged_.get() + written.begin, written.bytes);
   staged_until_ = backend.record(stream);
+  meet_hosts(call_kind);
 }
 
 void HostCommunicator::put_on(Stream& stream, const Tensor& buffer, HostCall call,

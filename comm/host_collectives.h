@@ -21,7 +21,9 @@
 // of the driver wait for all streams in it: pinned memory that is taken or given back, the first
 // start of a kernel, a plan that is made. Were one rank's part of a collective in its stream and
 // the other rank in such a call before it has issued its own part, both would wait for ever. So
-// their hosts meet before each collective of a GPU, and make no such call until it is issued.
+// their hosts meet before each collective of a GPU and again when all have issued it, and make no
+// such call between. So the hosts must issue collectives in one order, also those of different
+// communicators.
 #pragma once
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -47,7 +48,8 @@ class NcclGroup {
 
   nccl::Comm comm() const { return comm_; }
   NcclJob& job() const { return *job_; }
-  EventPtr last;  // the end of the last collective; null: none
+  EventPtr last;                         // the end of the last collective; null: none
+  std::set<std::string_view> connected;  // kinds of collectives that there were
 
  private:
   std::shared_ptr<NcclJob> job_;
@@ -291,8 +293,8 @@ void NcclCommunicator::run(Stream& stream, std::string_view what, F call) {
   void* const native = stream.native_handle();
   FSDP_CHECK(native, "[{}] {}: stream {}: expected one of a GPU, got one of {}", what, name(),
              stream.name(), stream.backend().name());
-  // The first one connects the ranks: NCCL takes buffers for that.
-  if (!group_->last) stream.backend().give_back_unused();
+  // The first of a kind connects the ranks for it: NCCL takes buffers for that.
+  if (group_->connected.insert(what).second) stream.backend().give_back_unused();
   EventPtr begun = stream.backend().record(stream);
   job_->settle(group_->comm(), job_->watchdog.call(name(), [&] { return call(native); }),
                fmt::format("{} {}", what, name()));

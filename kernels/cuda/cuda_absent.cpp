@@ -6,10 +6,10 @@
 namespace fsdp::cuda {
 
 DeviceCount count_devices() {
-  return {
-      0,
-      "this program was built without CUDA; make CUDA=1 builds it for GPUs (tools/setup.sh --cuda "
-      "brings what that needs)"};
+  return {0,
+          "this program was built without CUDA; make CUDA=1 builds it for GPUs of compute "
+          "capability 8.0 "
+          "or newer (tools/setup.sh --cuda brings what that needs)"};
 }
 
 std::string missing_code(int) { return count_devices().reason; }

@@ -17,7 +17,12 @@ using Handle = struct HandleContent*;
 using Descriptor = struct DescriptorContent*;
 
 // Success is 0; those from 3000 to 3999 say that an engine does not do what is asked.
-enum Status : int { kSuccess = 0, kBadParameter = 2000, kNotSupported = 3000, kExecutionFailed = 5000 };
+enum Status : int {
+  kSuccess = 0,
+  kBadParameter = 2000,
+  kNotSupported = 3000,
+  kExecutionFailed = 5000
+};
 enum DataType : int {
   kFloat = 0,
   kHalf = 2,

@@ -6,7 +6,8 @@
 
 namespace fsdp::cuda {
 
-// Of the current device, which gets a context. Loads this kernel alone; PTX of it is translated.
+// Of the current device, which gets a context. Loads this kernel alone, unless CUDA_MODULE_LOADING
+// is EAGER; PTX is translated.
 cudaError_t find_kernel_image();
 
 }  // namespace fsdp::cuda

@@ -16,7 +16,7 @@
 namespace fsdp::cuda {
 namespace {
 
-constexpr std::string_view kFirstLine = "fsdp: fastest algorithms of matrix products, 2";
+constexpr std::string_view kFirstLine = "fsdp: fastest algorithms of matrix products, 1";
 constexpr std::string_view kEquals = " = ";
 
 // All of it: a field that is added to MatmulKind does not compile until it is here.

@@ -8,13 +8,27 @@
 namespace fsdp::cuda {
 
 PinnedPool::~PinnedPool() {
+  free_let_go();
   for (std::byte* slab : slabs_) (void)cudaFreeHost(slab);
 }
 
 std::shared_ptr<std::byte> PinnedPool::take_large(size_t bytes) {
   std::byte* block = nullptr;
   CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&block), bytes));
-  return {block, [](std::byte* done) { (void)cudaFreeHost(done); }};
+  return {block, [pool = shared_from_this()](std::byte* done) {
+            const std::lock_guard lock(pool->mutex_);
+            pool->let_go_.push_back(done);
+          }};
+}
+
+// See [Note: where pinned memory is freed].
+void PinnedPool::free_let_go() {
+  std::vector<std::byte*> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(let_go_);
+  }
+  for (std::byte* block : blocks) (void)cudaFreeHost(block);
 }
 
 // The lock is not held: the driver may wait for streams, which wait for host tasks, which give
@@ -40,6 +54,7 @@ std::byte* PinnedPool::take_free(size_t size) {
 
 std::shared_ptr<std::byte> PinnedPool::take(size_t bytes) {
   constexpr size_t kLarge = 1 << 20;
+  free_let_go();
   if (bytes > kLarge) return take_large(bytes);
   const size_t size = std::bit_ceil(std::max<size_t>(bytes, 512));
   std::byte* block = take_free(size);

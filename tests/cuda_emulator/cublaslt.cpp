@@ -3,9 +3,9 @@
 // (emulator.h, product_ns). Read next: kernels/cuda/matmul_plan.cpp.
 //
 // [Note: what cuBLASLt supports] As strict as the library's table of types and its header say, and
-// a little stricter, so that the ways around are tested too: no epilogue for results of an odd
-// number of rows, none with a vector that begins at less than 16 bytes (an algorithm that reads it
-// in packets faults there), GELU for 16-bit results only.
+// a little stricter, so that the ways around are tested too: no epilogue for results whose rows are
+// no multiple of 4, none with a vector that begins at less than 16 bytes (an algorithm that reads
+// it in packets faults there), GELU for 16-bit results only.
 #include "kernels/cuda/cublaslt.h"
 
 #include <algorithm>

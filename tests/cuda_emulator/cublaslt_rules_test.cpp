@@ -1,10 +1,10 @@
 // The emulator's cuBLASLt is as strict as cuBLASLt: [Note: what cuBLASLt supports] of cublaslt.cpp,
 // rule by rule. Products that keep to it: tests/kernels/cuda/matmul_test.cpp.
+#include <initializer_list>
+
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/cublaslt.h"
-
-#include <initializer_list>
 
 namespace fsdp::test {
 namespace {
@@ -73,7 +73,7 @@ TEST_CASE("cuBLASLt's types: operands alike, results of their dtype or f32, TF32
   CHECK(!has_algorithm({.operand = CUDA_R_32F, .other = CUDA_R_32F}));
 }
 
-TEST_CASE("cuBLASLt's epilogues: a bias of the result's type, vectors at 16 bytes") {
+TEST_CASE("epilogues: a bias of the result's type; of ours alone, vectors at 16 bytes") {
   Asked bias = {.epilogue = lt::kEpilogueBias};
   CHECK(has_algorithm(bias));
   bias.bias = 16;

@@ -2,6 +2,7 @@
 // backend, and its context. Read next: runtime.cpp, memory.cpp.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -61,7 +62,9 @@ struct Device {
   };
   std::vector<Destroyed> destroyed;
   std::set<cudaStream_t> living;
-  std::set<const void*> started;  // kernels
+  // Kernels, each by the thread that started it first: where each rank has a GPU, each loads its
+  // own.
+  std::set<std::pair<std::thread::id, const void*>> started;
   std::map<void*, size_t> pinned;
   std::deque<std::pair<void*, size_t>> given_back;  // pinned memory that nobody may touch
   std::map<const void*, SharedMemory> shared;
@@ -163,8 +166,10 @@ inline void wait_implicitly() {
   std::vector<EventPtr> ends;
   {
     const std::lock_guard lock(device().mutex);
+    const auto is_own = [](cudaStream_t s) { return s->creator == std::this_thread::get_id(); };
+    const bool of_rank = std::ranges::any_of(device().living, is_own);  // not a worker of one
     for (const cudaStream_t stream : device().living) {
-      if (waits == DriverWaits::kForOwn && stream->creator != std::this_thread::get_id()) continue;
+      if (waits == DriverWaits::kForOwn && of_rank && !is_own(stream)) continue;
       ends.push_back(device().host.record(*stream->stream));
     }
   }

@@ -18,7 +18,8 @@ enum class ThreadOrder : uint8_t { kForward, kReverse, kRandom };
 // For which streams a call waits of which the driver says that it may wait for the device:
 // cudaMalloc, cudaFree and the same of pinned memory, the first start of a kernel, which loads it,
 // and a plan of cuDNN that is made. kForOwn: for those that the calling thread has made, as where
-// every rank has a GPU. kForAll: for those of all ranks, which share one.
+// every rank has a GPU; a thread that has made none, which is a worker, waits for all. kForAll: for
+// those of all ranks, which share one.
 enum class DriverWaits : uint8_t { kNever, kForOwn, kForAll };
 
 struct Settings {
@@ -52,8 +53,8 @@ struct Settings {
   int nccl_max_ctas = 0;  // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
-  // Of the device, that a communicator takes when it is made, and as many with its first collective,
-  // which connects the ranks. CUDA_EMULATOR_NCCL_MIB sets another default.
+  // Of the device, that a communicator takes when it is made, and as many with its first
+  // collective, which connects the ranks. CUDA_EMULATOR_NCCL_MIB sets another default.
   uint64_t nccl_bytes = 0;
   // Called in every collective that NCCL is asked for, before it touches the communicator.
   std::function<void()> nccl_call;

@@ -2,7 +2,7 @@
 // keeps of what was given back, and what libraries took of the device themselves. Not here: the
 // bytes, which are of the heap (runtime.cpp).
 //
-// [Note: what the pool keeps] As strict as cudaMallocAsync may be: what was given back serves a
+// [Note: what the pool keeps] Stricter than cudaMallocAsync mostly is: what was given back serves a
 // smaller or equal allocation, at once in its own stream and in others when its stream has come to
 // the release. Kept blocks never join, so memory that came in small pieces serves no large
 // allocation until the pool is trimmed, which only blocks are whose stream has come so far.

@@ -33,7 +33,10 @@ SharedMemory shared_of(const void* function) {
 
 bool first_start(const void* function) {
   const std::lock_guard lock(device().mutex);
-  return device().started.insert(function).second;
+  const bool own = settings().driver_waits == DriverWaits::kForOwn;
+  return device()
+      .started.emplace(own ? std::this_thread::get_id() : std::thread::id(), function)
+      .second;
 }
 
 CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {

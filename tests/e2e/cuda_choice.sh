@@ -51,7 +51,7 @@ says "no kind" 'CUDA_ARCH=foo: foo: expected .* It knows 80, 86, 90, 100, 120\.'
 says "a kind too old for the kernels" 'CUDA_ARCH=80,75: 75: expected' 1 choice -DFSDP_CUDA_ARCH=80,75
 KINDS="80 90" says "a kind too new for nvcc" 'CUDA_ARCH=100: 100: expected' 1 choice -DFSDP_CUDA_ARCH=100
 says "CMake's own name" 'ON, 90a-real, 90a, ; kept: ON' 0 choice -DCMAKE_CUDA_ARCHITECTURES=90a-real
-says "CUDAARCHS" 'ON, 86, 86, PTX of 86, ;' 0 env CUDAARCHS=86 PATH="$PATH" cmake -DFSDP_NVCC="$folder/bin/nvcc" \
+says "CUDAARCHS" 'ON, 86, 86, PTX of 86, ; kept: ON, 86\.' 0 env CUDAARCHS=86 PATH="$PATH" cmake -DFSDP_NVCC="$folder/bin/nvcc" \
   -DFSDP_NVCC_VERSION=13.0 -P choice.cmake
 says "off" 'built: OFF, .* FSDP_CUDA is off.* kept: OFF' 0 choice -DFSDP_CUDA=OFF -DCMAKE_CUDA_ARCHITECTURES=80
 says "no choice" 'FSDP_CUDA=maybe: expected ON, OFF or AUTO' 1 choice -DFSDP_CUDA=maybe
@@ -59,12 +59,14 @@ NVCC=12.3 says "nvcc too old" 'built: OFF, , , no nvcc of 12.4 or newer; .*; kep
 NVCC=12.3 says "CUDA=1, nvcc too old" 'CUDA was asked for .* there is no nvcc of 12.4 or newer: .*nvcc 12.3.88' 1 choice -DFSDP_CUDA=ON
 says "a sanitizer" 'built: OFF, , , not in a sanitizer build' 0 choice -DFSDP_CUDA=ON -DSANITIZE=thread
 says "an older folder" 'built: OFF, .*; kept: AUTO' 0 choice -DFSDP_CUDA:BOOL=ON
+says "an older folder with its architecture" 'built: OFF, .*; kept: AUTO' 0 choice -DFSDP_CUDA:BOOL=ON \
+  -DFSDP_CUDA_UNSEEN:INTERNAL=ON -DCMAKE_CUDA_ARCHITECTURES:STRING=80
 GPUS='9.0\n9.0' says "H100" 'ON, 90a-real, 90a, ; kept: ON, 90a-real\.' 0 choice
 GPUS='8.6\n12.0\n7.5' says "three kinds" 'ON, 86-real;120-real, 86, 120, ; kept: ON' 0 choice
 GPUS='13.0' says "newer than nvcc" 'ON, .*100-virtual, 80, 90a, 100, PTX of 100, ; kept: ON, \.' 0 choice
 GPUS='7.5' says "too old for the kernels" 'built: OFF, , , no GPU' 0 choice
 GPUS='9.0' says "CUDA=1 beside a GPU" 'ON, 80-real;90a-real;100' 0 choice -DFSDP_CUDA=ON
-mkdir dev && touch dev/nvidia0
+mkdir dev && touch dev/nvidia3
 says "a GPU of no kind" 'ON, 80-real;90a-real;100-real' 0 choice
 rm -r dev
 
@@ -76,6 +78,9 @@ stand_in bin/cmake <<'S'
 S
 make_here() { PATH="$folder/bin:$PATH" env -u CUDA -u CUDA_ARCH -u MAKEFLAGS -u MAKELEVEL make --no-print-directory "$@"; }
 says "make CUDA=yes" 'CUDA=yes: expected 1 .* or 0' 2 make_here CUDA=yes
+CUDA=/opt/cuda says "a module's CUDA" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 \
+  env PATH="$folder/bin:$PATH" make --no-print-directory all
+rm build/build.ninja build/CMakeCache.txt
 says "make CUDA=0 CUDA_ARCH=80" 'CUDA=0 CUDA_ARCH=80: there is nothing to build' 2 make_here CUDA=0 CUDA_ARCH=80
 says "the first make" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here
 says "the next make keeps what was said" '^ ?$' 0 make_here

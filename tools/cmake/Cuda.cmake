@@ -7,7 +7,7 @@ set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu1
 # What tools/setup.sh puts there later is found by the next build.
 file(MAKE_DIRECTORY ${PROJECT_SOURCE_DIR}/.cache/cuda)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.cache/cuda)
-set(gpu_hints "")
+set(gpu_hints $ENV{CUDA_HOME})  # first, as in tools/setup.sh
 foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/12/nvidia
         ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
   list(APPEND gpu_hints ${folder}/cu13 ${folder}/cudnn ${folder}/nccl)
@@ -15,7 +15,7 @@ foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/12/nvidia
   list(APPEND gpu_hints ${folder}/cuda_nvcc ${folder}/cuda_runtime ${folder}/cublas
        ${folder}/cuda_nvrtc)
 endforeach()
-list(APPEND gpu_hints $ENV{CUDA_HOME} /usr/local/cuda)
+list(APPEND gpu_hints /usr/local/cuda)
 
 find_program(FSDP_NVCC nvcc HINTS ${gpu_hints} PATH_SUFFIXES bin)
 if(FSDP_NVCC)  # what belongs to it comes first: there may be several toolkits

@@ -8,6 +8,10 @@
 get_property(type CACHE FSDP_CUDA PROPERTY TYPE)
 if(type STREQUAL "BOOL" AND FSDP_CUDA)
   unset(FSDP_CUDA CACHE)
+  if(DEFINED CACHE{FSDP_CUDA_UNSEEN})  # nor its architecture
+    unset(CMAKE_CUDA_ARCHITECTURES CACHE)
+    unset(FSDP_CUDA_UNSEEN CACHE)
+  endif()
 endif()
 set(FSDP_CUDA AUTO CACHE STRING "CUDA objects: ON (make CUDA=1), OFF (make CUDA=0), AUTO: where a GPU is seen")
 set(FSDP_CUDA_ARCH "" CACHE STRING
@@ -45,7 +49,8 @@ function(fsdp_gpus_here result seen)
     set(FSDP_DEVICE_FILES /dev)
   endif()
   set(found OFF)
-  if(NOT here AND EXISTS ${FSDP_DEVICE_FILES}/nvidia0)  # of a kind that is not told
+  file(GLOB files ${FSDP_DEVICE_FILES}/nvidia[0-9]*)
+  if(NOT here AND files)  # of a kind that is not told
     set(found ON)
   endif()
   list(FILTER here INCLUDE REGEX "${for_kernels}")
@@ -64,8 +69,9 @@ function(fsdp_gpus_here result seen)
 endfunction()
 
 set(kinds "$CACHE{CMAKE_CUDA_ARCHITECTURES}")  # CMake's own names come before FSDP_CUDA_ARCH
-if(NOT kinds AND NOT FSDP_CUDA_ARCH)
-  set(kinds "$ENV{CUDAARCHS}")
+if(NOT kinds AND NOT FSDP_CUDA_ARCH AND NOT choice STREQUAL "OFF" AND NOT SANITIZE AND
+   FSDP_NVCC_VERSION VERSION_GREATER_EQUAL 12.4)
+  set(FSDP_CUDA_ARCH "$ENV{CUDAARCHS}" CACHE STRING "" FORCE)  # kept, as what make says
 endif()
 if(choice STREQUAL "AUTO" AND (kinds OR FSDP_CUDA_ARCH))
   set(choice ON)

@@ -81,7 +81,9 @@ void TrainingRun::keep_to_what_nccl_left() {
 
 void TrainingRun::tell_what_libraries_took() {
   if (!gpu_memory_) return;
-  say(gpu_memory_->after_step(session_->backend().ledger().usage().total_current, kNcclBytes));
+  Backend& backend = session_->backend();
+  backend.synchronize(backend.compute_stream());  // what the step gave back is given back
+  say_beside(gpu_memory_->after_step(backend.ledger().usage().total_current, kNcclBytes));
   gpu_memory_.reset();
 }
 

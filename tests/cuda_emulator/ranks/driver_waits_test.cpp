@@ -23,7 +23,7 @@ TEST_CASE("ranks that share a GPU through the host meet in collectives though th
   const emulator::Configured configured(with_waits(emulator::DriverWaits::kForAll));
   comm::run_local_ranks(3, [](comm::Communicator& world) {
     CommRank rank(std::make_unique<cuda::CudaBackend>());
-    for (const int64_t size : {1, 33, 4099}) {
+    for (const int64_t size : {1, 33, 4099, 200003}) {
       check_collectives(world, rank, DType::kF32, size, Memory::kPlain);
     }
   });
@@ -45,9 +45,10 @@ TEST_CASE("pinned memory is taken while host tasks give some back") {
   const emulator::Configured configured(with_waits(emulator::DriverWaits::kForAll));
   cuda::CudaBackend gpu;
   const Tensor zero = Tensor::zeros(gpu, {16384}, DType::kF32);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 40; ++round) {
     std::vector<float> values(16384, 1);
     gpu.read_later(gpu.compute_stream(), values.data(), zero.data(), zero.bytes(), [] {});
+    gpu.host_task(gpu.compute_stream(), "gate", 0, [] {});
     const auto next = gpu.staging_memory(size_t{512} << (round % 11));
     gpu.synchronize(gpu.compute_stream());
     CHECK(values.front() == 0);
