@@ -62,6 +62,8 @@ struct CudaOptions {
   AttentionChoice attention = AttentionChoice::kAuto;
   // Bytes that a plan of cuDNN may take; 0: a 32nd of the GPU's memory, at least 1 GiB.
   size_t attention_workspace = 0;
+  // False: cuDNN adds up dq in any order, which takes memory by T and not by T * T.
+  bool attention_deterministic = true;
 };
 
 // Why there is no cuDNN here; empty: there is.

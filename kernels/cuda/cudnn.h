@@ -38,6 +38,7 @@ enum PointwiseMode : int {
   kSubtract = 9,
   kExp = 13,
   kLog = 15,
+  kIdentity = 21,
   kCompareGreater = 302,
   kCompareGreaterEqual = 303,
   kGenerateIndex = 501,

@@ -1,4 +1,4 @@
-// The rule, the cache and the pieces. Contract: cudnn_attention.h.
+// The rule, the cache, and a plan for each piece. Contract: cudnn_attention.h.
 #include "kernels/cuda/cudnn_attention.h"
 
 #include <algorithm>
@@ -98,32 +98,6 @@ CudnnAttentionKind kind_of(const AttentionArgs& in, const Tensor& out) {
           .dv = {}};
 }
 
-// Of n in one piece, in two, in three: the last piece may be shorter than the others.
-std::vector<int64_t> piece_sizes(int64_t n) {
-  std::vector<int64_t> out;
-  for (int64_t pieces = 1; pieces <= n; ++pieces) {
-    const int64_t size = (n + pieces - 1) / pieces;
-    if (out.empty() || size < out.back()) out.push_back(size);
-  }
-  return out;
-}
-
-CudnnAttentionKind piece_of(const CudnnAttentionKind& whole, int64_t batch, int64_t kv_heads) {
-  CudnnAttentionKind piece = whole;
-  piece.batch = batch;
-  piece.heads = whole.heads / whole.kv_heads * kv_heads;
-  piece.kv_heads = kv_heads;
-  if (whole.bias_heads > 1) piece.bias_heads = piece.heads;
-  return piece;
-}
-
-// Statistics of a piece begin at 16 bytes too, those of all others then as well.
-bool piece_is_aligned(const CudnnAttentionKind& whole, int64_t batch, int64_t kv_heads) {
-  const int64_t heads = whole.heads / whole.kv_heads * kv_heads;
-  const bool of_samples = batch == whole.batch || batch * whole.statistics_batch_stride % 4 == 0;
-  return of_samples && (heads == whole.heads || heads * whole.queries % 4 == 0);
-}
-
 }  // namespace
 
 std::string not_for_cudnn(const AttentionForwardArgs& args) {
@@ -198,62 +172,20 @@ void CudnnAttention::tell(const Op& op, const std::string& why) {
   options_.note(fmt::format("[{}] not by cuDNN, by the own kernels: {}", op.describe(), why));
 }
 
-dnn::Plan::Choice CudnnAttention::plan_for(const CudnnAttentionKind& kind,
-                                           dnn::Plan::Engines engines) const {
-  try {
-    return dnn::Plan::make(attention_graph(kind), {.handle = handle_},
-                           static_cast<int64_t>(options_.attention_workspace), engines);
-  } catch (const Error& error) {  // an operation of the graph is refused already
-    return {.plan = nullptr, .why = error.what()};
-  }
-}
-
-// The largest piece whose workspace fits; samples are taken apart before heads are.
-CudnnAttention::Pieces CudnnAttention::cut(const CudnnAttentionKind& whole,
-                                           dnn::Plan::Engines engines) const {
-  Pieces pieces;
-  const auto done = [&](int64_t batch, int64_t kv_heads) {
-    if (!piece_is_aligned(whole, batch, kv_heads)) return false;
-    dnn::Plan::Choice choice = plan_for(piece_of(whole, batch, kv_heads), engines);
-    dnn::Plan::Choice rest;
-    const int64_t samples = whole.batch % batch, heads = whole.kv_heads % kv_heads;
-    const bool shorter = samples > 0 || heads > 0;
-    if (choice.plan && shorter) {
-      const CudnnAttentionKind last =
-          piece_of(whole, samples > 0 ? samples : batch, heads > 0 ? heads : kv_heads);
-      rest = plan_for(last, engines);
-      if (!rest.plan) choice = std::move(rest);
-    }
-    pieces = {std::move(choice.plan), std::move(rest.plan), std::move(choice.why), batch, kv_heads};
-    return pieces.plan || !choice.too_large;
-  };
-  for (const int64_t batch : piece_sizes(whole.batch)) {
-    if (done(batch, whole.kv_heads)) return pieces;
-  }
-  for (const int64_t kv_heads : piece_sizes(whole.kv_heads)) {
-    if (kv_heads < whole.kv_heads && done(1, kv_heads)) return pieces;
-  }
-  return pieces;
-}
-
-// The best engine in pieces before another in one: speed and bits do not hang on the limit.
-const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
+const CudnnPieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
   const auto [place, fresh] = pieces_.try_emplace(whole);
-  Pieces& pieces = place->second;
-  if (!fresh) return pieces;
-  pieces = cut(whole, dnn::Plan::Engines::kBest);
-  if (pieces.plan) return pieces;
-  if (Pieces lesser = cut(whole, dnn::Plan::Engines::kAnyThatFits); lesser.plan) {
-    pieces = std::move(lesser);
+  if (fresh) {
+    place->second = cut_for_cudnn(whole, {.handle = handle_},
+                                  static_cast<int64_t>(options_.attention_workspace));
   }
-  return pieces;
+  return place->second;
 }
 
 bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double scale,
                          const Pointers& pointers) {
   const bool worth_it = whole.queries % kLengthWorthAPlan == 0 || whole.head_dim > kOwnHeadDim;
   if (!worth_it && options_.attention != AttentionChoice::kCudnn) return false;
-  const Pieces& pieces = pieces_of(whole);
+  const CudnnPieces& pieces = pieces_of(whole);
   if (!pieces.plan) {
     tell(op, pieces.why);
     return left(op, pieces.why);
@@ -264,6 +196,7 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
   dnn::check(dnn::library().set_stream(handle_, op.stream()), "SetStream");
   const int64_t rest_bytes = pieces.rest ? pieces.rest->workspace_bytes() : 0;
   const Workspace<std::byte> workspace(op, std::max(pieces.plan->workspace_bytes(), rest_bytes));
+  const Workspace<std::byte> sums(op, pieces.sums_bytes);  // of dq
   for (int64_t b = 0; b < whole.batch; b += pieces.batch) {
     for (int64_t h = 0; h < whole.kv_heads; h += pieces.kv_heads) {
       std::vector<dnn::Binding> bindings;
@@ -275,6 +208,12 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
       if (whole.causal) bindings.push_back({kHidden, &numbers[1]});
       if (whole.window > 0) bindings.push_back({kWindow, &numbers[2]});
       if (whole.backward) bindings.push_back({kOne, &numbers[3]});
+      if (sums.data()) {
+        bindings.push_back({kDQuerySums, sums.data()});
+        op.started(
+            cudaMemsetAsync(sums.data(), 0, static_cast<size_t>(pieces.sums_bytes), op.stream()),
+            "cudaMemsetAsync");
+      }
       const bool shorter = b + pieces.batch > whole.batch || h + pieces.kv_heads > whole.kv_heads;
       const dnn::Plan& plan = shorter ? *pieces.rest : *pieces.plan;
       const dnn::Status status = plan.run(handle_, bindings, workspace.data());
@@ -297,6 +236,7 @@ bool CudnnAttention::backward(const Op& op, const AttentionBackwardArgs& args) {
   if (const std::string why = not_for_cudnn(args); !why.empty()) return left(op, why);
   CudnnAttentionKind kind = kind_of(args.in, args.out);
   kind.backward = true;
+  kind.deterministic = options_.attention_deterministic;
   kind.dq = strides_of(args.dq);
   kind.dk = strides_of(args.dk);
   kind.dv = strides_of(args.dv);

@@ -1,4 +1,5 @@
-// The two graphs. See [Note: attention for cuDNN] in the header.
+// The graphs: one of the forward pass, two of the backward. See [Note: attention for cuDNN] in the
+// header.
 #include "kernels/cuda/cudnn_attention_graph.h"
 
 #include <optional>
@@ -60,7 +61,7 @@ class AttentionGraph {
     const GraphTensor keys =
         graph_.between(type_, {k_.batch, k_.kv_heads, k_.keys, k_.head_dim}, strides_of(k_.k));
     graph_.reshape(key_columns_, keys);
-    graph_.matmul(dscores, keys, head_rows(kDQuery, k_.heads, k_.queries, k_.dq));
+    write_dq(dscores, keys);
     return std::move(graph_);
   }
 
@@ -157,6 +158,17 @@ class AttentionGraph {
     graph_.reduce(dnn::kReduceAdd, by_head, gradient);
   }
 
+  // [Note: attention for cuDNN] says what the sums do.
+  void write_dq(const GraphTensor& dscores, const GraphTensor& keys) {
+    const GraphTensor dq = head_rows(kDQuery, k_.heads, k_.queries, k_.dq);
+    if (k_.deterministic) return graph_.matmul(dscores, keys, dq);
+    const Extents extents = {k_.batch, k_.heads, k_.queries, k_.head_dim};
+    const GraphTensor sums =
+        graph_.memory(kDQuerySums, dnn::kFloat, extents, dnn::packed_strides(extents));
+    graph_.matmul(dscores, keys, sums);
+    graph_.pointwise({dnn::kIdentity, sums}, dq);
+  }
+
   const CudnnAttentionKind& k_;
   Graph graph_;
   dnn::DataType type_;
@@ -166,6 +178,12 @@ class AttentionGraph {
 };
 
 }  // namespace
+
+int64_t sums_bytes(const CudnnAttentionKind& kind) {
+  if (!kind.backward || kind.deterministic) return 0;
+  const auto bytes = static_cast<int64_t>(sizeof(float));
+  return kind.batch * kind.heads * kind.queries * kind.head_dim * bytes;
+}
 
 dnn::Graph attention_graph(const CudnnAttentionKind& kind) {
   AttentionGraph graph(kind);

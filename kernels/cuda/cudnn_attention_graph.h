@@ -7,9 +7,12 @@
 // and not with cudnn-frontend: that takes half a minute and 2 GB to compile and headers of its own,
 // and ends in the same graphs and engines. The library has attention as one operation as well, but
 // without masks (before 9.21).
-// A backward pass that adds up dq by atomics would give other bits every time. As the product is
-// written straight to dq here, an engine keeps all of dscores in its workspace and sums in order:
-// B * heads * T * T elements, which cudnn_attention.cpp keeps within a limit.
+// A backward pass that adds up dq by atomics gives other bits every time. Where the product is
+// written straight to dq, an engine keeps all of dscores in its workspace and sums in order:
+// B * heads * T * T elements, which cudnn_attention.cpp keeps within a limit. Where the product is
+// written to f32 sums in memory (`deterministic` false), an engine adds to what is there, in any
+// order; whoever runs the plan sets the sums to zero before. cuDNN 9.19 does not mark such plans:
+// none of its notes tells them from the others, so that the graph alone decides.
 #pragma once
 
 #include <compare>
@@ -28,6 +31,7 @@ struct HeadStrides {
 // All that a plan depends on. See AttentionArgs for the rule.
 struct CudnnAttentionKind {
   bool backward = false;
+  bool deterministic = true;  // false: dq is added up in any order; with backward
   DType dtype = DType::kBF16;
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0;
   bool causal = true;                   // then queries = keys
@@ -54,11 +58,15 @@ enum AttentionTensor : int64_t {
   kDQuery,
   kDKey,
   kDValue,
-  kScale,   // f32 numbers from here on
-  kHidden,  // minus infinity
+  kDQuerySums,  // (B, heads, queries, head_dim) in f32, packed; unless deterministic
+  kScale,       // f32 numbers from here on
+  kHidden,      // minus infinity
   kWindow,
   kOne,
 };
+
+// Bytes of kDQuerySums; 0: the graph has none.
+int64_t sums_bytes(const CudnnAttentionKind& kind);
 
 dnn::Graph attention_graph(const CudnnAttentionKind& kind);
 

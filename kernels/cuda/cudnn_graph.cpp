@@ -197,8 +197,7 @@ int64_t workspace_of(const Object& object, Attribute attribute) {
 
 }  // namespace
 
-Plan::Choice Plan::make(Graph graph, const Target& target, int64_t workspace_limit,
-                        Engines engines) {
+Plan::Choice Plan::make(Graph graph, const Target& target, const Terms& terms) {
   const std::vector<Descriptor> operations = graph.operations();
   Object operation_graph(kOperationGraph);
   operation_graph.set(kGraphOperations, operations.data(), operations.size());
@@ -208,15 +207,15 @@ Plan::Choice Plan::make(Graph graph, const Target& target, int64_t workspace_lim
   for (Object& config : engine_configs(operation_graph, target)) {
     const Engine engine = engine_of(config);
     const int64_t bytes = workspace_of(config, kConfigWorkspaceBytes);
-    if (!engine.deterministic) {
+    if (terms.same_bits && !engine.deterministic) {
       choice.why = fmt::format("cuDNN's engine {} gives other bits every time", engine.index);
       continue;
     }
-    if (bytes > workspace_limit) {
+    if (bytes > terms.workspace_limit) {
       choice.too_large = true;
       choice.why = fmt::format("cuDNN's engine {} needs {} bytes of workspace: expected at most {}",
-                               engine.index, bytes, workspace_limit);
-      if (engines == Engines::kBest) return choice;
+                               engine.index, bytes, terms.workspace_limit);
+      if (terms.engines == Engines::kBest) return choice;
       continue;
     }
     Object plan(kExecutionPlan);

@@ -2,7 +2,7 @@
 // descriptors and nothing of attention. A tensor has four dimensions; one that is only `between`
 // operations never reaches memory. Made through the library's C interface: why not cudnn-frontend
 // says [Note: attention for cuDNN] in cudnn_attention_graph.h.
-// Read next: cudnn_attention_graph.cpp, which builds two graphs.
+// Read next: cudnn_attention_graph.cpp, which builds graphs of these.
 #pragma once
 
 #include <array>
@@ -152,10 +152,13 @@ class Plan {
   // Engines are ordered by speed. kBest: one that needs too much workspace is the answer, since a
   // smaller problem may fit it. kAnyThatFits: a slower one, with other bits, will do.
   enum class Engines : uint8_t { kBest, kAnyThatFits };
-  // The first that the heuristic names, that gives the same bits every time, needs at most this
-  // much workspace and can be compiled (about a second).
-  static Choice make(Graph graph, const Target& target, int64_t workspace_limit,
-                     Engines engines = Engines::kBest);
+  struct Terms {
+    int64_t workspace_limit = 0;  // bytes
+    Engines engines = Engines::kBest;
+    bool same_bits = true;  // without engines that say of themselves that they give others
+  };
+  // The first that the heuristic names, that keeps the terms and can be compiled (about a second).
+  static Choice make(Graph graph, const Target& target, const Terms& terms);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
   int64_t engine() const { return engine_; }  // its number, for reports

@@ -1,10 +1,12 @@
 // cuDNN's backend API as far as the project calls it, on the CPU. Descriptors are checked as the
 // library checks them (attributes by type, finalized before they are used); a plan runs whatever
 // graph it was made from, operation by operation (cudnn_interpreter.h), so that a test of attention
-// is a test of the graph. Its first two engines are of no use: one is not deterministic, the other
-// cannot be compiled. The last needs less workspace than the third.
+// is a test of the graph. The first engine says that it is not deterministic: it runs such graphs
+// only as add to memory. The second cannot be compiled. The last needs less workspace than the
+// third.
 #include "kernels/cuda/cudnn.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -19,6 +21,7 @@ namespace fsdp::cuda::dnn {
 using emulator::CudnnOperation;
 using emulator::CudnnRun;
 using emulator::CudnnTensor;
+using emulator::FourExtents;
 
 struct HandleContent {
   cudaStream_t stream = nullptr;
@@ -211,12 +214,16 @@ Status finalize_graph(DescriptorContent& d) {
   return problem.empty() ? kSuccess : refuse(kBadParameter, problem);
 }
 
-// Operands and results of products in memory: 16 bits wide, rows of 16 bytes.
+bool adds_to_memory(const std::vector<CudnnOperation>& graph) {
+  return std::ranges::any_of(graph, &CudnnOperation::adds_to_memory);
+}
+
+// Operands and results of products in memory: 16 bits wide (or sums in f32), rows of 16 bytes.
 bool supported(const std::vector<CudnnOperation>& graph) {
   for (const CudnnOperation& o : graph) {
     if (o.kind != kMatmulOperation) continue;
     for (const CudnnTensor* tensor : {&o.x, &*o.b, &o.y}) {
-      if (!tensor->in_memory()) continue;
+      if (!tensor->in_memory() || (tensor == &o.y && o.adds_to_memory())) continue;
       if (tensor->type != kHalf && tensor->type != kBFloat16) return false;
       const size_t inner = tensor->strides[3] == 1 ? 3 : 2;
       if (tensor->dimensions[inner] % 8 != 0 || tensor->strides[inner] != 1) return false;
@@ -225,16 +232,24 @@ bool supported(const std::vector<CudnnOperation>& graph) {
   return true;
 }
 
-// As much as a GPU's engines take: some bytes always, and what a product takes from another
-// operation in f32 is kept, in 16 bits, in whole tiles. The lesser engine keeps a number of a row.
+// As much as a GPU's engines take: some bytes always, products that a reduction adds up, and what a
+// product takes from another operation in f32, in 16 bits and whole tiles. A product that adds to
+// memory has sums of its own in its place. The lesser engine keeps a number of a row.
 int64_t workspace_bytes(const std::vector<CudnnOperation>& graph, int64_t engine) {
   const auto whole_tiles = [](int64_t n) { return (n + 63) / 64 * 64; };
-  int64_t bytes = engine == kLesserEngine ? 0 : 256;
+  const bool lesser = engine == kLesserEngine;
+  int64_t bytes = lesser ? 0 : 256;
   for (const CudnnOperation& o : graph) {
+    if (o.kind == kReductionOperation && o.x.type != kFloat && !lesser) bytes += 2 * o.x.elements();
     if (o.kind != kMatmulOperation || !o.x.is_virtual || o.x.type != kFloat) continue;
+    if (o.adds_to_memory()) {
+      const FourExtents& y = o.y.dimensions;
+      if (!lesser) bytes += 4 * y[0] * y[1] * ((y[2] + 7) / 8 * 8) * y[3];
+      continue;
+    }
     const int64_t heads = o.x.dimensions[0] * o.x.dimensions[1];
     const int64_t rows = whole_tiles(o.x.dimensions[2]), columns = whole_tiles(o.x.dimensions[3]);
-    bytes += heads * rows * (engine == kLesserEngine ? 4 : 2 * columns);
+    bytes += heads * rows * (lesser ? 4 : 2 * columns);
   }
   return bytes;
 }
@@ -314,7 +329,7 @@ Status answer(T value, int64_t room, int64_t* count, void* values) {
 }
 
 Status heuristic_results(Descriptor d, int64_t room, int64_t* count, void* values) {
-  *count = d->graph.empty() ? 0 : kLesserEngine;
+  *count = d->graph.empty() ? 0 : emulator::settings().cudnn_engines;
   auto* configs = static_cast<Descriptor*>(values);
   for (int64_t i = 0; i < std::min(room, *count); ++i) {
     if (configs[i]->type != kEngineConfig) return refuse(kBadParameter, "not a configuration");
@@ -357,7 +372,9 @@ Status get(const Descriptor d, Attribute attribute, AttributeType, int64_t room,
 
 Status execute(Handle handle, Descriptor plan, Descriptor pack) {
   if (!plan->finalized || !pack->finalized) return refuse(kBadParameter, "it is not finalized");
-  if (plan->engine < kGoodEngine) return refuse(kBadParameter, "not a deterministic engine");
+  if (plan->engine < kGoodEngine && !adds_to_memory(plan->graph)) {
+    return refuse(kBadParameter, "not a deterministic engine");
+  }
   const std::vector<int64_t> ids = pack->all<int64_t>(kPackIds);
   const std::vector<void*> pointers = pack->all<void*>(kPackPointers);
   std::map<int64_t, void*> given;

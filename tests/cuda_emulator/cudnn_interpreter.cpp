@@ -127,7 +127,7 @@ class Machine {
     for_each(extents, [&](const FourExtents& i) {
       switch (o.kind) {
         case kMatmulOperation:
-          return put(o.y, i, product(o, i));
+          return put(o.y, i, product(o, i) + (o.adds_to_memory() ? at(o.y, i) : 0.0f));
         case kReshapeOperation:
           return put(o.y, i, at(o.x, offset_of(o.y, i)));
         default:
@@ -181,6 +181,8 @@ class Machine {
         return std::exp(x);
       case kLog:
         return std::log(x);
+      case kIdentity:
+        return x;
       case kCompareGreater:
         return x > b ? 1.0f : 0.0f;
       case kCompareGreaterEqual:
@@ -219,7 +221,8 @@ std::string product_problem(const CudnnOperation& o) {
 
 std::string pointwise_problem(const CudnnOperation& o) {
   const FourExtents& y = o.y.dimensions;
-  const bool unary = o.mode == kExp || o.mode == kLog || o.mode == kGenerateIndex;
+  const bool unary =
+      o.mode == kExp || o.mode == kLog || o.mode == kIdentity || o.mode == kGenerateIndex;
   const bool select = o.mode == kBinarySelect;
   const bool compares = o.mode == kCompareGreater || o.mode == kCompareGreaterEqual;
   if (unary == o.b.has_value() || select != o.t.has_value()) return "operands of a pointwise";

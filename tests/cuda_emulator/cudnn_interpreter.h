@@ -1,6 +1,7 @@
 // Runs a graph of cuDNN's operations one by one, on the CPU: it knows products, elementwise
 // operations, reductions and reshapes, and nothing of attention. Numbers are f32, rounded to the
-// type of each tensor that they are stored in. Read next: cudnn.cpp, which makes these of
+// type of each tensor that they are stored in. A product that ends in memory in f32 is added to
+// what is there, as the library's engines do it. Read next: cudnn.cpp, which makes these of
 // descriptors.
 #pragma once
 
@@ -34,6 +35,10 @@ struct CudnnOperation {
   int64_t axis = -1;
   CudnnTensor x, y;  // of a product: y = x b
   std::optional<CudnnTensor> b, t;
+
+  bool adds_to_memory() const {
+    return kind == cuda::dnn::kMatmulOperation && y.in_memory() && y.type == cuda::dnn::kFloat;
+  }
 };
 
 // What is wrong with it by itself; empty: nothing.

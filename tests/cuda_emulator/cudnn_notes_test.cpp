@@ -1,5 +1,6 @@
 // What a user is told where attention could be cuDNN's and is not: once per reason, and nothing of
 // problems that follow another rule. On the emulator, which can be without cuDNN.
+#include "kernels/cuda/cudnn_attention.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/gpu_support.h"
@@ -51,6 +52,53 @@ TEST_CASE("a plan that cannot be made is told once per reason; another rule is n
   attend(gpu, {1, 1, 1, 63, 63, 8});
   attend(gpu, {1, 1, 1, 64, 64, 8, false, 6});
   CHECK(notes.size() == 2);
+}
+
+// Sums of dq, as much again and 256 bytes have room, the gradients of all scores have not.
+TEST_CASE(
+    "where dq added up in any order would do, the note names the key; with it there is none") {
+  emulator::Settings settings = emulator::settings();
+  settings.cudnn_engines = 3;
+  const emulator::Configured configured(settings);
+  for (const bool deterministic : {true, false}) {
+    Notes notes;
+    cuda::CudaOptions options = told_to(notes, 2 * 4 * 64 * 8 + 256);
+    options.attention_deterministic = deterministic;
+    cuda::CudaBackend gpu(options);
+    attend(gpu, kOrdinary);
+    CHECK(gpu.cudnn_attention()->runs() == (deterministic ? 1 : 2));
+    REQUIRE(notes.size() == (deterministic ? 1 : 0));
+    if (!deterministic) continue;
+    CAPTURE(notes[0]);
+    CHECK(
+        notes[0].ends_with("cuDNN's engine 2 needs 8448 bytes of workspace: expected at most 4352; "
+                           "train.attention_deterministic: false has a plan that needs less"));
+  }
+  Notes notes;
+  cuda::CudaOptions options = told_to(notes, 4 * 64 * 8 - 1);
+  options.attention_deterministic = false;
+  cuda::CudaBackend gpu(options);
+  attend(gpu, kOrdinary);
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].ends_with("the sums of dq need 2048 bytes of workspace: expected at most 2047"));
+}
+
+TEST_CASE(
+    "an engine that says that it gives other bits adds up dq in any order, and nothing else") {
+  emulator::Settings settings = emulator::settings();
+  settings.cudnn_engines = 1;
+  const emulator::Configured configured(settings);
+  for (const bool deterministic : {true, false}) {
+    Notes notes;
+    cuda::CudaOptions options = told_to(notes);
+    options.attention_deterministic = deterministic;
+    cuda::CudaBackend gpu(options);
+    attend(gpu, kOrdinary);
+    CHECK(gpu.cudnn_attention()->runs() == (deterministic ? 0 : 1));
+    REQUIRE(!notes.empty());
+    CHECK(notes[0].starts_with("[attention_forward "));
+    CHECK(notes[0].ends_with("cuDNN's engine 1 gives other bits every time"));
+  }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Settings {
   uint64_t seed = 0;                          // of kRandom
   bool early_copies = false;  // asynchronous ones are done where they are issued, not where awaited
   bool without_cudnn = false;  // no handle of it can be made
+  int cudnn_engines = 4;       // that it offers, of those in cudnn.cpp
   // Barriers and waits that are left out, by place ("kernels/cuda/norm.cu:57 __syncthreads"):
   // proves that tests notice. Null: none.
   std::function<bool(const std::string&)> leave_out;

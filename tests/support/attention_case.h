@@ -118,9 +118,10 @@ inline Tensor key_bias(Backend& backend, const Case& c, DType dtype) {
   return make_tensor(backend, c.bias, dtype, values);
 }
 
-// {out, log_sum_exp, dq, dk, dv}
-inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype,
-                                         const Operands& o) {
+// {out, log_sum_exp, dq, dk, dv}. look(arguments of the backward pass)
+template <typename Look>
+std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype, const Operands& o,
+                                  Look look) {
   Rows rows(backend, c, dtype), gradients(backend, c, dtype);
   Rows::put(rows.q, o.q);
   Rows::put(rows.k, o.k);
@@ -147,16 +148,23 @@ inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType 
   const Tensor dout = make_tensor(backend, out_shape, dtype, o.dout);
   Stream& stream = backend.compute_stream();
   backend.run(stream, AttentionForwardArgs{.in = in, .out = out, .log_sum_exp = log_sum_exp});
-  backend.run(stream, AttentionBackwardArgs{.in = in,
-                                            .out = out,
-                                            .log_sum_exp = log_sum_exp,
-                                            .dout = dout,
-                                            .delta = delta,
-                                            .dq = gradients.q,
-                                            .dk = gradients.k,
-                                            .dv = gradients.v});
+  const AttentionBackwardArgs backward = {.in = in,
+                                          .out = out,
+                                          .log_sum_exp = log_sum_exp,
+                                          .dout = dout,
+                                          .delta = delta,
+                                          .dq = gradients.q,
+                                          .dk = gradients.k,
+                                          .dv = gradients.v};
+  look(backward);
+  backend.run(stream, backward);
   return {out.to_doubles(), log_sum_exp.to_doubles(), Rows::get(gradients.q),
           Rows::get(gradients.k), Rows::get(gradients.v)};
+}
+
+inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype,
+                                         const Operands& o) {
+  return run_attention(backend, c, dtype, o, [](const AttentionBackwardArgs&) {});
 }
 
 }  // namespace fsdp::test

@@ -66,9 +66,12 @@ TEST_CASE("steps with cuDNN's attention are those of the CPU backend, up to bf16
     model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0;
     const RunSpec spec = spec_of(model, DType::kBF16, comm::Strategy::kFullShard);
     const RunResult cpu = train(spec);
-    const RunResult gpu = train(on_gpus(spec, {.attention = cuda::AttentionChoice::kCudnn}));
-    CHECK(loss_difference(gpu, cpu) < 1e-3);
-    CHECK(norm_difference(gpu, cpu) < 1e-2);
+    for (const bool deterministic : {true, false}) {
+      const RunResult gpu = train(on_gpus(spec, {.attention = cuda::AttentionChoice::kCudnn,
+                                                 .attention_deterministic = deterministic}));
+      CHECK(loss_difference(gpu, cpu) < 1e-3);
+      CHECK(norm_difference(gpu, cpu) < 1e-2);
+    }
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tests/support/attention_case.h"
+#include "tests/kernels/cuda/cudnn_cases.h"
 #include "tests/support/gpu_support.h"
 
 namespace fsdp::test {
@@ -14,25 +14,6 @@ namespace {
 using cuda::AttentionChoice;
 
 const cuda::CudaOptions kCudnn = {.attention = AttentionChoice::kCudnn};
-
-const Case kCases[] = {
-    {1, 1, 1, 1, 1, 8},
-    {2, 2, 2, 64, 64, 16},
-    {2, 3, 3, 67, 67, 24},           // no multiple of a tile
-    {2, 4, 2, 65, 65, 64},           // grouped
-    {1, 6, 1, 33, 33, 8},            // one head of keys
-    {1, 2, 2, 40, 40, 40, false},    // all keys
-    {2, 2, 1, 5, 37, 16, false},     // all of more keys
-    {2, 2, 1, 70, 70, 16, true, 9},  // window
-    {1, 1, 1, 20, 20, 8, true, 1},   // each query sees itself
-    {1, 2, 2, 20, 20, 8, true, 20},  // a window that hides none
-    {2, 2, 2, 33, 33, 16, true, 0, 0, Layout::kPacked},
-    {2, 4, 2, 33, 33, 16, true, 5, 0, Layout::kPacked},
-    {2, 3, 3, 33, 33, 16, true, 0, 0, Layout::kInterleaved},
-    {2, 3, 3, 24, 24, 8, true, 0, 0, Layout::kInterleaved, {1, 3, 28}},  // ALiBi, a longer table
-    {2, 4, 2, 20, 20, 8, true, 0, 0, Layout::kSeparate, {1, 4, 20}},
-    {2, 2, 2, 20, 20, 8, false, 0, 0, Layout::kSeparate, {1, 1, 20}},  // one row for all heads
-};
 
 bool without_cudnn() {
   const bool missing = !cuda::cudnn_missing().empty();
@@ -62,7 +43,7 @@ TEST_CASE("attention by cuDNN is that of the CPU backend, the same bits every ti
         cpu::CpuBackend cpu;
         size_t run = 0;
         for (const DType dtype : {DType::kBF16, DType::kF16}) {
-          for (const Case& c : kCases) {
+          for (const Case& c : kCudnnCases) {
             CAPTURE(c.heads);
             CAPTURE(c.queries);
             CAPTURE(c.keys);
@@ -91,9 +72,10 @@ int64_t workspace_peak(cuda::CudaBackend& gpu) {
 
 int64_t as_allocated(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-const Case kLarge = {4, 6, 3, 64, 64, 8, true, 0, 0, Layout::kPacked, {1, 6, 64}};
-constexpr int64_t kScores = 64 * 64 * 2;  // of one head, as the emulated engine keeps them
-constexpr int64_t kAlways = 256;          // bytes that it takes besides
+// Of one head, as the emulated engine keeps them: the scores' gradients, and those of shared keys
+// and values by query head.
+constexpr int64_t kByHead = 2 * 64 * 8 * 2, kScores = 64 * 64 * 2 + kByHead;
+constexpr int64_t kAlways = 256;  // bytes that it takes besides
 
 struct Pieces {
   int64_t workspace;  // limit, bytes
@@ -130,8 +112,7 @@ TEST_CASE("on the emulator a backward pass is cut into pieces whose workspace fi
 }
 
 TEST_CASE("on the emulator the last piece is shorter where the others do not divide the whole") {
-  Case prime = kLarge;
-  prime.batch = 5;
+  const Case& prime = kPrime;
   const Operands o(prime, DType::kBF16);
   std::vector<Values> whole;
   // Two samples, and one; one sample with two groups of heads, and with one.
@@ -174,6 +155,43 @@ TEST_CASE("with less and less workspace attention is still that of the CPU backe
           CHECK(workspace_peak(gpu) <= as_allocated(limit));
         },
         {.attention_workspace = size_t(limit)});
+  }
+}
+
+// In bytes, of a number of heads: as CudnnAttention and the emulated engine keep them.
+int64_t sums_of(const Case& c, int64_t heads) { return 4 * heads * c.queries * c.head_dim; }
+int64_t any_order_plan(const Case& c, int64_t heads) {
+  return kAlways + sums_of(c, heads) +
+         (c.heads > c.kv_heads ? 2 * 2 * heads * c.keys * c.head_dim : 0);
+}
+
+// The largest piece: all; two samples, so that the last is shorter; a sample; a head of keys.
+TEST_CASE("with dq added up in any order attention is what it is in a fixed order, in all pieces") {
+  if (without_cudnn()) return;
+  for (const Case& c : kAnyOrder) {
+    CAPTURE(c.window);
+    CAPTURE(c.kv_heads);
+    const Operands o(c, DType::kBF16);
+    std::vector<Values> ordered;
+    on_gpu([&](cuda::CudaBackend& gpu) { ordered = run_attention(gpu, c, DType::kBF16, o); },
+           kCudnn);
+    for (const auto& [heads, runs] : {std::pair{3 * c.heads, int64_t{1}},
+                                      {2 * c.heads, int64_t{2}},
+                                      {c.heads, int64_t{3}},
+                                      {c.heads / c.kv_heads, 3 * c.kv_heads}}) {
+      const int64_t sums = sums_of(c, heads), plan = any_order_plan(c, heads);
+      const auto check = [&, runs = runs](cuda::CudaBackend& gpu) {
+        CAPTURE(runs);
+        gpu.ledger().reset_peak();
+        check_results(run_attention(gpu, c, DType::kBF16, o), ordered, DType::kBF16,
+                      c.heads / c.kv_heads);
+        if (!emulated(gpu)) return;
+        CHECK(gpu.cudnn_attention()->runs() == 1 + runs);
+        CHECK(workspace_peak(gpu) == as_allocated(sums) + as_allocated(plan));
+      };
+      on_gpu(check, {.attention_workspace = static_cast<size_t>(sums + plan),
+                     .attention_deterministic = false});
+    }
   }
 }
 
@@ -287,7 +305,7 @@ TEST_CASE("left to itself the backend has plans made for multiples of 64 tokens 
   });
   on_gpu([](cuda::CudaBackend& gpu) {  // the own kernels have none for heads so wide
     if (!emulated(gpu) && gpu.device().major < 9) return;
-    const Case c = {1, 1, 1, 33, 33, 256};
+    const Case& c = kWide;
     const Operands o(c, DType::kBF16);
     cpu::CpuBackend cpu;
     check_results(run_attention(gpu, c, DType::kBF16, o), run_attention(cpu, c, DType::kBF16, o),

@@ -24,6 +24,7 @@ static_assert(int{kDivide} == CUDNN_POINTWISE_DIV);
 static_assert(int{kSubtract} == CUDNN_POINTWISE_SUB);
 static_assert(int{kExp} == CUDNN_POINTWISE_EXP);
 static_assert(int{kLog} == CUDNN_POINTWISE_LOG);
+static_assert(int{kIdentity} == CUDNN_POINTWISE_IDENTITY);
 static_assert(int{kCompareGreater} == CUDNN_POINTWISE_CMP_GT);
 static_assert(int{kCompareGreaterEqual} == CUDNN_POINTWISE_CMP_GE);
 static_assert(int{kGenerateIndex} == CUDNN_POINTWISE_GEN_INDEX);
