@@ -39,6 +39,21 @@ grep -q '^note: emulated GPU instead of .*: the run goes on up to rounding$' log
 ended cuda cpu
 ended moved cpu
 
+# Attention's dq added up in any order: the run, its resume and its replay say that bits are not kept.
+begin --backend cuda --set runtime.run_dir=any train.steps=6 train.dtype=bf16 model.dropout=0 \
+  data.sequence_length=64 train.attention_deterministic=false checkpoint.every=3
+any='train.attention_deterministic is false: dq of attention is added up in any order'
+grep -q "^note: $any" log || fail "no note of attention's order: $(cat log)"
+: >log
+train --resume any --steps 8 --local-ranks 2 --backend cuda
+grep -q "^note: $any" log || fail "no note of attention's order where a run goes on: $(cat log)"
+"$FSDP_EMULATED" replay any --step 5 --local-ranks 2 >log 2>&1 || fail "replay: status $?: $(cat log)"
+grep -q '^steps 4 to 6, compared to 0.02: train.attention_deterministic: false adds up in any order$' log ||
+  fail "a replay in any order: $(cat log)"
+"$FSDP_EMULATED" train --config config.yaml --backend cpu --set runtime.run_dir=none train.dtype=bf16 \
+  train.attention_deterministic=false >log 2>&1 && fail "attention's order on the CPU"
+grep -q 'train.attention_deterministic: false has no effect with runtime.backend: cpu' log || fail "refused otherwise: $(cat log)"
+
 # What the copy takes: predicted, and in the ledger.
 begin --backend cuda --set runtime.run_dir=async checkpoint.async=true
 sed -n '/^on the host$/,/in all/p' log >host

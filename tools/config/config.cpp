@@ -112,6 +112,9 @@ void check_fixed_order(const TrainConfig& config) {
   FSDP_CHECK(config.train.loss_mean == LossMean::kTokens,
              "fsdp.fixed_order: train.loss_mean: ranks depends on the number of ranks; expected "
              "tokens");
+  FSDP_CHECK(config.train.attention_deterministic,
+             "fsdp.fixed_order: train.attention_deterministic: false adds up gradients in any "
+             "order; expected true");
 }
 
 // What needs to know of all gradients before a unit is updated.

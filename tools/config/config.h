@@ -252,6 +252,7 @@ struct TrainSection {
   std::vector<std::string> freeze;
   LossScaleSection loss_scale;
   RecomputeSection recompute;
+  bool attention_deterministic = true;
   std::optional<DType> save_dtype;
   bool save = true;
   std::string max_shard_size = "5GB";

@@ -229,6 +229,17 @@ void visit_dtypes(Visitor& v, TrainSection& c) {
           {.is_size = true, .on_resume = OnResume::kFreeUnlessFixedOrder});
 }
 
+void visit_attention(Visitor& v, TrainSection& c, const TrainConfig& all) {
+  const tools::LaunchOptions& launch = all.runtime.launch;
+  v.field("attention_deterministic", c.attention_deterministic,
+          "false: cuDNN adds up the gradients of attention's queries in any order: memory by the "
+          "length instead of its square, but two runs, a resume and a replay differ in the last "
+          "bits",
+          {.needs = {{launch.backend != "cpu", "with runtime.backend: cpu"},
+                     {launch.attention != "own", "with runtime.attention: own"}},
+           .on_resume = OnResume::kFree});
+}
+
 void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
   const Need validated = {!all.data.validation.empty(), "without data.validation"};
   const Need saved = {c.save, "with train.save: false"};
@@ -268,6 +279,7 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
           "parameters that are not trained: Hugging Face names, * for any characters");
   v.section("loss_scale", "for f16", c.loss_scale, all);
   v.section("recompute", "of activations", c.recompute, all, OnResume::kFree);
+  visit_attention(v, c, all);
   v.field("save_dtype", c.save_dtype,
           "of the saved weights; auto: that of the tensors in model.path, else f32 (f64 for f64)",
           {.needs = {saved}, .on_resume = OnResume::kFree});
@@ -310,7 +322,9 @@ void visit(Visitor& v, CheckpointSection& c, const TrainConfig& all) {
   v.field("unit_hashes", c.unit_hashes,
           "hashes of each unit's weights and gradient, every step: fsdp replay names the unit in "
           "which a difference began",
-          {.needs = {written}});
+          {.needs = {
+               written,
+               {all.train.attention_deterministic, "with train.attention_deterministic: false"}}});
 }
 
 void visit(Visitor& v, SampleSection& c, const TrainConfig& all) {

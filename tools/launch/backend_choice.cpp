@@ -193,6 +193,15 @@ void choose_attention(comm::Communicator& world, const std::string& attention, G
   gpu.cuda->attention = cuda::AttentionChoice::kCudnn;
 }
 
+void check_attention(const BackendOptions& options, bool deterministic) {
+  if (deterministic) return;
+  FSDP_CHECK(options.cuda,
+             "train.attention_deterministic: false is only for GPUs, but the CPU computes");
+  const std::string missing = cuda::cudnn_missing();
+  FSDP_CHECK(missing.empty(), "train.attention_deterministic: false is for cuDNN's attention: {}",
+             missing);
+}
+
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu) {
   const bool automatic = transport == "auto";

@@ -86,6 +86,9 @@ void check_products(const BackendOptions& options, const std::vector<DType>& com
 // rank: "cudnn" where the CPU computes, or where the library is missing. Collective.
 void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu);
 
+// Error when attention need not be deterministic, but no cuDNN computes it.
+void check_attention(const BackendOptions& options, bool deterministic);
+
 struct TransportChoice {
   bool nccl = false;
   std::string note;  // why NCCL is not used, where that may surprise

@@ -64,6 +64,9 @@ class Replay {
     const std::string device = rank_.world.exchange(run_.device()).front();
     const std::string& before = plan_.resume.manifest->device;
     if (device != before) return fmt::format("{} instead of {}", device, before);
+    if (!plan_.resume.config.train.attention_deterministic) {
+      return "train.attention_deterministic: false adds up in any order";
+    }
     const int ranks = rank_.world.size();
     if (ranks == plan_.ranks || plan_.resume.config.fsdp.options.fixed_order) return "";
     return fmt::format("{} instead of {}", counted(ranks, "rank"), plan_.ranks);

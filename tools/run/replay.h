@@ -4,9 +4,9 @@
 // Next: difference_origin.h. Not here: going on with a run (tools/checkpoint/resume.h).
 //
 // [Note: how equal] On the number of ranks that did the steps, and in fixed order on any number,
-// everything has to be equal to the bit. Else sums are formed in another order: losses and
-// norms are compared to kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative,
-// and hashes and states are not.
+// everything has to be equal to the bit. Else sums are formed in another order (so they are with
+// train.attention_deterministic: false): losses and norms are compared to kReplayTolerance (f32,
+// f64) or kReplayTolerance16 (bf16, f16), relative, and hashes and states are not.
 #pragma once
 
 #include <filesystem>

@@ -208,6 +208,7 @@ void TrainingRun::make_session() {
     }
     vocabulary_note = data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.backend);
+    check_attention(rank_.backend, config_.train.attention_deterministic);
     const int64_t end = config_.runtime.launch.end_time;
     FSDP_CHECK(end == 0 || static_cast<double>(end) > unix_time(),
                "runtime.end_time: {} has passed {:.0f} s ago; 0: what Slurm says", end,

@@ -142,6 +142,31 @@ bool has_position_values(const models::ModelConfig& model) {
          model.positions == models::PositionKind::kAlibi;
 }
 
+// What only some of the dtypes that units compute in can have.
+void check_computed(const config::TrainSection& train, const std::vector<DType>& computed) {
+  FSDP_CHECK(
+      !train.stochastic_rounding || train.master_dtype == DType::kBF16 ||
+          std::count(computed.begin(), computed.end(), DType::kBF16) > 0,
+      "train.stochastic_rounding: rounds master weights to bf16, but the computation is in {}",
+      fsdp::name_of(train.dtype));
+  FSDP_CHECK(train.master_dtype != DType::kF16 ||
+                 std::count(computed.begin(), computed.end(), DType::kF16) ==
+                     static_cast<int64_t>(computed.size()),
+             "train.master_dtype: f16: expected all units to compute in f16");
+  const bool wide = std::ranges::none_of(computed, [](DType each) { return size_of(each) == 2; });
+  FSDP_CHECK(train.attention_deterministic || !wide,
+             "train.attention_deterministic: false is for attention in bf16 or f16, but the "
+             "computation is in {}",
+             fsdp::name_of(train.dtype));
+  for (const DType states : computed) {
+    FSDP_CHECK(!train.logits_dtype || ops::can_have_logits(states, *train.logits_dtype),
+               "train.logits_dtype: expected {}{}, because {} in {}, got {}",
+               fsdp::name_of(accumulation_dtype(states)), states == DType::kBF16 ? " or bf16" : "",
+               computed.size() > 1 ? "a unit computes" : "the computation is",
+               fsdp::name_of(states), fsdp::name_of(*train.logits_dtype));
+  }
+}
+
 }  // namespace
 
 PlacedOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
@@ -171,24 +196,7 @@ PlacedOptions session_options(const config::TrainConfig& config, const models::M
     comm::check_options(options.fsdp, ranks);
     FSDP_CHECK(options.fsdp.offload != comm::Offload::kNvme || !config.fsdp.offload_folder.empty(),
                "fsdp.offload: nvme: expected fsdp.offload_folder, a folder of the disk");
-    const std::vector<DType> computed = computed_dtypes(options.fsdp);
-    FSDP_CHECK(
-        !train.stochastic_rounding || train.master_dtype == DType::kBF16 ||
-            std::count(computed.begin(), computed.end(), DType::kBF16) > 0,
-        "train.stochastic_rounding: rounds master weights to bf16, but the computation is in {}",
-        fsdp::name_of(train.dtype));
-    FSDP_CHECK(train.master_dtype != DType::kF16 ||
-                   std::count(computed.begin(), computed.end(), DType::kF16) ==
-                       static_cast<int64_t>(computed.size()),
-               "train.master_dtype: f16: expected all units to compute in f16");
-    for (const DType states : computed) {
-      FSDP_CHECK(!train.logits_dtype || ops::can_have_logits(states, *train.logits_dtype),
-                 "train.logits_dtype: expected {}{}, because {} in {}, got {}",
-                 fsdp::name_of(accumulation_dtype(states)),
-                 states == DType::kBF16 ? " or bf16" : "",
-                 computed.size() > 1 ? "a unit computes" : "the computation is",
-                 fsdp::name_of(states), fsdp::name_of(*train.logits_dtype));
-    }
+    check_computed(train, computed_dtypes(options.fsdp));
     FSDP_CHECK(
         !train.buffer_dtype || has_position_values(model),
         "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",
@@ -200,7 +208,10 @@ PlacedOptions session_options(const config::TrainConfig& config, const models::M
   options.backend.offload_folder = config.fsdp.offload_folder;
   options.backend.cpu.synchronous = config.runtime.synchronous;
   options.backend.cpu.fixed_tiles = options.fsdp.fixed_order;
-  if (options.backend.cuda) options.backend.cuda->synchronous = config.runtime.synchronous;
+  if (auto& cuda = options.backend.cuda) {
+    cuda->synchronous = config.runtime.synchronous;
+    cuda->attention_deterministic = train.attention_deterministic;
+  }
   return options;
 }
 
@@ -291,6 +302,11 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
     out.push_back(
         "train.master_dtype is bf16, rounded to nearest: updates below 1/512 of a weight are lost; "
         "train.stochastic_rounding: true keeps them on average");
+  }
+  if (!train.attention_deterministic) {
+    out.push_back(
+        "train.attention_deterministic is false: dq of attention is added up in any order: the "
+        "same run again, a resume and a replay differ in the last bits");
   }
   const bool asked = config.places.contains(config::key_of(config, c.options.strategy));
   if (ranks == 1 && asked && c.options.strategy != comm::Strategy::kNoShard) {

@@ -68,6 +68,7 @@ TrainConfig changed_config() {
   changed.data.sources.clear();                                      // beside data.train
   changed.data.sample_break_mode = DataSection().sample_break_mode;  // of fairseq
   changed.train.loss_mean = LossMean::kTokens;                       // which fixed_order asks for
+  changed.train.attention_deterministic = true;                      // and for this
   return changed;
 }
 

@@ -58,6 +58,21 @@ TEST_CASE("what one layer says in contradiction to itself is refused") {
             ":1: checkpoint.best: validation_loss has no effect without train.eval_every");
 }
 
+TEST_CASE("attention's order: not without cuDNN, and no hashes that a replay could compare") {
+  const Files files;
+  const std::string yaml = "train: {dtype: bf16, attention_deterministic: false}\n";
+  CHECK(files.refusal(yaml) == "");
+  const std::string key = ":1: train.attention_deterministic: false has no effect with ";
+  for (const char* none : {"backend: cpu", "attention: own"}) {
+    CHECK(files.refusal(yaml + "runtime: {" + none + "}\n") ==
+          files.path("run.yaml") + key + "runtime." + none);
+  }
+  CHECK(files.refusal(yaml + "checkpoint: {every: 5, unit_hashes: true}\n") ==
+        files.path("run.yaml") +
+            ":2: checkpoint.unit_hashes: true has no effect with "
+            "train.attention_deterministic: false");
+}
+
 TEST_CASE("files that are included take each other's effects, in either order") {
   const Files files;
   files.folder.write("ddp.yaml", "fsdp: {strategy: no_shard}\n");

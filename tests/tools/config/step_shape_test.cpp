@@ -82,6 +82,8 @@ TEST_CASE("step shape: what a fixed order needs and does not have") {
   CHECK(of("batch: 8").starts_with("x.yaml:2: fsdp.fixed_order: needs train.rows_per_pass: "));
   CHECK(of("rows_per_pass: 2, loss_mean: ranks")
             .starts_with("x.yaml:2: fsdp.fixed_order: train.loss_mean: ranks "));
+  CHECK(of("rows_per_pass: 2, attention_deterministic: false")
+            .starts_with("x.yaml:2: fsdp.fixed_order: train.attention_deterministic: false "));
 }
 
 }  // namespace

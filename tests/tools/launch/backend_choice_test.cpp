@@ -201,6 +201,18 @@ TEST_CASE("attention is cuDNN's where that is there, and by name only on a GPU")
   });
 }
 
+TEST_CASE("attention in any order is refused where no cuDNN computes it") {
+  const BackendOptions gpu = {.cuda = cuda::CudaOptions{}};
+  for (const BackendOptions& each : {gpu, BackendOptions{}}) check_attention(each, true);
+  CHECK(error_of([&] { check_attention({}, false); }) ==
+        "train.attention_deterministic: false is only for GPUs, but the CPU computes");
+  const std::string missing = cuda::cudnn_missing();
+  CHECK(error_of([&] { check_attention(gpu, false); }) ==
+        (missing.empty()
+             ? ""
+             : "train.attention_deterministic: false is for cuDNN's attention: " + missing));
+}
+
 TEST_CASE("TF32 is for products of f32 on a GPU") {
   GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
   choose_products({.tf32 = true}, gpu);

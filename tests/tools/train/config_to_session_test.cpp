@@ -433,6 +433,24 @@ TEST_CASE("train setup: buffer_dtype where a model has position tables, and wher
   }
 }
 
+TEST_CASE("train setup: attention's order reaches the GPU, of 16 bits alone, with a remark") {
+  const auto options = [](const std::string& train) {
+    return session_options(config_of("train: {" + train + "}"), {}, 1,
+                           {.cuda = cuda::CudaOptions{}});
+  };
+  CHECK(options("dtype: bf16").backend.cuda->attention_deterministic);
+  for (const char* dtype : {"bf16", "f16"}) {
+    const std::string train = fmt::format("attention_deterministic: false, dtype: {}", dtype);
+    CHECK(!options(train).backend.cuda->attention_deterministic);
+    const auto said = remarks(config_of("train: {" + train + "}"), {}, 1);
+    REQUIRE(said.size() == 1);
+    CHECK(test::contains(said[0], "a resume and a replay differ in the last bits"));
+  }
+  CHECK(test::error_of([&] { options("attention_deterministic: false, dtype: f32"); }) ==
+        "test.yaml:1: train.attention_deterministic: false is for attention in bf16 or f16, but "
+        "the computation is in f32");
+}
+
 TEST_CASE("train setup: the head's logits") {
   const auto head = [](const std::string& text) {
     return session_options(config_of("train: {" + text + "}"), {}, 1, {}).head;
