@@ -77,4 +77,30 @@ size_t gpu_workspace(const EmbeddingBackwardArgs& args) {
          rounded(kCheckOfIndices);
 }
 
+size_t attention_limit(size_t device) { return std::max(size_t{1} << 30, device / 32); }
+
+int64_t AnyOrderAttention::sums_bytes() const { return 4 * heads * queries * head_dim; }
+
+// As cuDNN 9.19 says: 16-bit gradients of shared keys and values by query head, and on some GPUs
+// sums of dq that it does not show, in eights of rows.
+int64_t AnyOrderAttention::plan_bytes() const {
+  constexpr int64_t kAlways = 256, kRows = 8;
+  const int64_t by_head = shares_keys ? 2 * 2 * heads * keys * head_dim : 0;
+  return kAlways + by_head + 4 * heads * blocks_for(queries, kRows) * kRows * head_dim;
+}
+
+size_t any_order_workspace(const AttentionBackwardArgs& args, size_t limit) {
+  const AttentionArgs& in = args.in;
+  const Shape& q = in.q.tensor->shape();
+  const bool hides = in.key_bias && in.hides_keys;
+  if (size_of(args.out.dtype()) != 2 || in.dropout.probability > 0 || hides) return 0;
+  const AnyOrderAttention whole = {.heads = q[0] * in.q.heads,
+                                   .queries = q[1],
+                                   .keys = in.extents().keys,
+                                   .head_dim = in.q.head_dim,
+                                   .shares_keys = in.q.heads > in.k.heads};
+  const size_t bytes = rounded(whole.sums_bytes()) + rounded(whole.plan_bytes());
+  return bytes <= limit ? bytes : rounded_bytes(limit) + kAllocationGranularity;
+}
+
 }  // namespace fsdp::meta

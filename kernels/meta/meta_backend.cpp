@@ -75,6 +75,7 @@ MetaBackend::MetaBackend(const MetaOptions& options)
   } else {
     ledger_.set_unpredictable(MemoryCategory::kWorkspace);
     bounds_workspace_ = options.bounds_workspace;
+    any_order_limit_ = options.any_order_limit;
   }
 }
 
@@ -294,6 +295,8 @@ void MetaBackend::take_workspace(const Stream& stream, const Args& args) {
   }
   if constexpr (requires { args.shard; }) {
     bound(gpu_workspace(args.shard));
+  } else if constexpr (std::is_same_v<Args, AttentionBackwardArgs>) {
+    if (any_order_limit_ > 0) bound(any_order_workspace(args, any_order_limit_));
   } else if constexpr (requires { gpu_workspace(args); }) {
     bound(gpu_workspace(args));
   }

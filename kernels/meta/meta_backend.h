@@ -42,8 +42,10 @@ struct MetaCall {
 using MetaRecorder = std::function<void(const MetaCall&)>;
 
 struct MetaOptions {
-  bool predicts_workspace = true;   // false: as for a GPU, where libraries say what they want
-  bool bounds_workspace = false;    // of a GPU: what its kernels take at the most is counted
+  bool predicts_workspace = true;  // false: as for a GPU, where libraries say what they want
+  bool bounds_workspace = false;   // of a GPU: what its kernels take at the most is counted
+  // Of a GPU that adds up attention's dq in any order: bytes that this may take; 0: none does.
+  size_t any_order_limit = 0;
   int cpu_threads = 1;              // of the CPU's compute stream; without a meaning for a GPU
   bool fixed_tiles = false;         // of the CPU: see cpu::CpuOptions
   bool keeps_blocks = false;        // for block_log()
@@ -157,6 +159,7 @@ class MetaBackend final : public Backend {
   std::unique_ptr<Stream> compute_stream_;
   std::optional<BlockLog> log_;
   bool bounds_workspace_ = false;
+  size_t any_order_limit_ = 0;
   std::optional<HeapForecast> forecast_;  // of a CPU; none: as for a GPU
 };
 

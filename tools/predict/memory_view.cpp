@@ -2,11 +2,13 @@
 #include "tools/predict/memory_view.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/text/byte_size.h"
+#include "kernels/meta/gpu_workspace.h"
 #include "tools/predict/duration_text.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_limit.h"
@@ -21,9 +23,6 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kShownBlocks = 8;
-
-// As kernels/cuda/cuda_backend.cpp sets it, see CudaOptions::attention_workspace.
-size_t cudnn_limit(size_t device) { return std::max(size_t{1} << 30, device / 32); }
 
 size_t gaps_of(const MetaRun& run) {
   const MemoryUsage usage = run.usage();
@@ -197,21 +196,27 @@ DeviceMemory gpu_memory(const std::string& name, int ranks) {
           .gpu = name,
           .context = static_cast<size_t>(rates.context_mib) * kMiB,
           .nccl = ranks > 1 ? kNcclBytes : 0,
-          .cudnn = cudnn_limit(bytes)};
+          .cudnn = meta::attention_limit(bytes)};
 }
 
 DeviceMemory gpu_of_size(size_t bytes, int ranks) {
   DeviceMemory out = gpu_memory(kUsualMachine, ranks);
   out.name = "a GPU";
   out.bytes = bytes;
-  out.cudnn = cudnn_limit(bytes);
+  out.cudnn = meta::attention_limit(bytes);
   return out;
 }
 
 MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& question) {
   BackendOptions backend = {.cpu = {.threads = question.threads},
                             .meta = meta::MetaOptions{.keeps_blocks = true}};
-  if (question.device && !question.device->gpu.empty()) backend.cuda.emplace();
+  std::optional<DeviceMemory> device = question.device;
+  if (device && !device->gpu.empty()) {
+    backend.cuda.emplace();
+    if (!config.train.attention_deterministic) {  // then what cuDNN takes is counted
+      backend.cuda->attention_workspace = std::exchange(device->cudnn, 0);
+    }
+  }
   const bool of_device = question.rates.empty() && backend.cuda;
   const auto rates = call_rates({.rates = of_device ? question.device->gpu : question.rates});
   const int ranks = question.ranks;
@@ -226,7 +231,7 @@ MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& 
                              : fmt::format(", {} thread{} of the CPU each", question.threads,
                                            question.threads == 1 ? "" : "s"));
   view.alternatives = plan.alternatives();
-  view.device = question.device;
+  view.device = device;
   if (view.device && view.planned.bytes > view.device->left()) {
     view.fitting = plan.changes_that_fit(view.device->left(), 1, Cheapest::kFastest);
   }

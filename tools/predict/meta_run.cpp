@@ -2,8 +2,10 @@
 #include "tools/predict/meta_run.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "comm/meta_transport.h"
+#include "kernels/meta/gpu_workspace.h"
 #include "models/input_rules.h"
 #include "tools/data/sampler.h"
 #include "tools/engine/row_range.h"
@@ -37,8 +39,20 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
   return batch;
 }
 
+namespace {
+
+// 0: attention keeps its order. Of a GPU that is not known there is no limit.
+size_t any_order_limit(const std::optional<cuda::CudaOptions>& cuda, const CallRates* rates) {
+  if (!cuda || cuda->attention_deterministic) return 0;
+  if (cuda->attention_workspace > 0) return cuda->attention_workspace;
+  const double gib = rates ? rates->rates().device_gib : 0;
+  return gib > 0 ? meta::attention_limit(static_cast<size_t>(gib * (int64_t{1} << 30))) : SIZE_MAX;
+}
+
+}  // namespace
+
 MetaRun::MetaRun(PlacedOptions options, int ranks, int rank, std::shared_ptr<CallRates> rates)
-    : rates_(rates ? std::move(rates) : std::make_shared<CallRates>(machine_rates(kUsualMachine))),
+    : rates_(rates ? rates : std::make_shared<CallRates>(machine_rates(kUsualMachine))),
       on_gpu_(options.backend.cuda.has_value()),
       world_(comm::make_meta_world(
           ranks, rank, [this](Stream& stream, const comm::MetaCollective& collective) {
@@ -48,6 +62,7 @@ MetaRun::MetaRun(PlacedOptions options, int ranks, int rank, std::shared_ptr<Cal
   meta::MetaOptions meta = options.backend.meta.value_or(meta::MetaOptions{});
   meta.predicts_workspace = meta.host_reaches_memory = !options.backend.cuda;
   meta.bounds_workspace = options.backend.cuda.has_value();
+  meta.any_order_limit = any_order_limit(options.backend.cuda, rates.get());
   meta.cpu_threads = options.backend.cpu.threads;
   meta.fixed_tiles = options.backend.cpu.fixed_tiles;
   options.backend = {.meta = meta};

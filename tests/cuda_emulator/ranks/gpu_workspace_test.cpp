@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/cuda_emulator/emulator.h"
+#include "tests/support/attention_case.h"
 
 namespace fsdp::test {
 namespace {
@@ -104,6 +105,38 @@ TEST_CASE("workspace of a GPU: embeddings and the loss") {
       gpu.run(gpu.compute_stream(), args);
       return meta::gpu_workspace(args);
     });
+  }
+}
+
+// One piece, and pieces of at most half of it, a third: what the emulated engine takes, and no more
+// than the limit and the rounding of an allocation.
+TEST_CASE("workspace of a GPU: attention whose dq is added up in any order") {
+  for (const Case& c :
+       {Case{3, 2, 2, 64, 64, 16}, Case{3, 6, 2, 64, 64, 8}, Case{1, 4, 4, 8, 37, 8, false}}) {
+    size_t whole = 0;
+    for (const size_t parts : {1, 2, 3}) {
+      CAPTURE(c.kv_heads);
+      CAPTURE(parts);
+      const size_t limit = parts == 1 ? size_t{1} << 30 : whole / parts;
+      CudaBackend gpu({.attention = cuda::AttentionChoice::kCudnn,
+                       .attention_workspace = limit,
+                       .attention_deterministic = false});
+      gpu.ledger().reset_peak();
+      size_t bound = 0, other = 0;
+      run_attention(gpu, c, DType::kBF16, Operands(c, DType::kBF16), [&](const auto& args) {
+        bound = meta::any_order_workspace(args, limit);
+        AttentionBackwardArgs without = args;
+        without.in.dropout.probability = 0.1;
+        other = meta::any_order_workspace(without, limit);
+      });
+      gpu.synchronize(gpu.compute_stream());
+      const size_t taken =
+          gpu.ledger().usage().peak[static_cast<size_t>(MemoryCategory::kWorkspace)];
+      CHECK(taken <= bound);
+      CHECK(taken >= (parts == 1 ? bound : bound / 4));
+      CHECK(other == 0);
+      if (parts == 1) whole = taken;
+    }
   }
 }
 

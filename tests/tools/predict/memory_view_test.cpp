@@ -115,6 +115,30 @@ TEST_CASE("memory view: a GPU is judged by what a GPU takes, in its own time") {
   CHECK(tight.fitting->fitting[0].bytes < h100.planned.bytes);
 }
 
+// Passes of 16 sequences on each rank: the sums of dq, and as much in a plan of cuDNN.
+TEST_CASE("memory view: attention in any order has its workspace counted, within cuDNN's limit") {
+  config::TrainConfig config = plan_of_two().config();
+  config.train.dtype = DType::kBF16;
+  config.train.batch = 32;
+  config.train.steps = 1;
+  config.model.hidden_size = 4096;
+  config.data.sequence_length = 4096;
+  const auto workspace = [&](bool deterministic, const DeviceMemory& device) {
+    config.train.attention_deterministic = deterministic;
+    const MemoryView view = view_memory(config, {.ranks = 2, .device = device});
+    CHECK(contains(format_memory_view(view), "cuDNN's attention may take") == deterministic);
+    return view.planned.run->usage().peak[static_cast<size_t>(MemoryCategory::kWorkspace)];
+  };
+  const size_t sums = size_t{4} * 16 * 4096 * 4096;
+  const DeviceMemory h100 = gpu_memory("H100", 2), small = gpu_of_size(size_t{31} << 30, 2);
+  CHECK(workspace(true, h100) < sums);
+  for (const auto& [device, bytes] : {std::pair{h100, 2 * sums}, {small, size_t{1} << 30}}) {
+    const size_t counted = workspace(false, device);
+    CHECK(counted > bytes);
+    CHECK(counted < bytes + (size_t{32} << 20));  // with what lies beside it
+  }
+}
+
 TEST_CASE("memory view: what is offloaded, of each change and of a node") {
   config::TrainConfig config = plan_of_two().config();
   config.fsdp.options.offload = comm::Offload::kNvme;
