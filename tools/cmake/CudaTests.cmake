@@ -8,8 +8,8 @@
 #   test_gpu            the real ones; cases skip themselves without a GPU. Label gpu
 # Read next: tests/cuda_emulator/emulator.h.
 file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS ${tests}/kernels/cuda/*_test.cpp)
-set(support_test ${tests}/kernels/cuda/cudnn_support_test.cpp)
-list(REMOVE_ITEM cuda_tests ${support_test})
+set(support_tests ${tests}/kernels/cuda/cudnn_support_test.cpp ${tests}/kernels/cuda/cudnn_pieces_test.cpp)
+list(REMOVE_ITEM cuda_tests ${support_tests})
 
 function(fsdp_cuda_entries program prefix label seconds)
   foreach(source IN LISTS ARGN)
@@ -146,23 +146,25 @@ if(FSDP_HAVE_CUDA_HEADERS)
   target_link_options(fsdp_driver_stub PRIVATE LINKER:-soname,libcuda.so.1)
   file(GLOB cudnn_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/cudnn_*.cpp)
   list(FILTER cudnn_sources EXCLUDE REGEX "cudnn_attention\\.cpp$")
-  add_executable(test_cudnn_support ${support_test} ${cudnn_sources}
+  add_executable(test_cudnn_support ${support_tests} ${cudnn_sources}
                  $<TARGET_OBJECTS:fsdp_test_main>)
   target_include_directories(test_cudnn_support SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
-  target_link_libraries(test_cudnn_support PRIVATE fsdp_core doctest::doctest ${CMAKE_DL_LIBS})
+  target_link_libraries(test_cudnn_support PRIVATE fsdp_kernels_meta doctest::doctest ${CMAKE_DL_LIBS})
   target_compile_definitions(test_cudnn_support PRIVATE
     FSDP_DRIVER_STUB="$<TARGET_FILE:fsdp_driver_stub>")
   add_dependencies(test_cudnn_support fsdp_driver_stub)
   fsdp_entry(cudnn/graphs cuda_emulator 600 1 test_cudnn_support --test-case=*Llama)
   fsdp_entry(cudnn/graphs_slow slow 1200 1 test_cudnn_support --test-case=*kind)
+  fsdp_entry(cudnn/table_slow slow 1800 1 test_cudnn_support --test-case=table*)
   fsdp_refuse_empty(cudnn/graphs)
   fsdp_refuse_empty(cudnn/graphs_slow)
+  fsdp_refuse_empty(cudnn/table_slow)
   if(SANITIZE AND FSDP_CUDNN)
     # What dlopen does through the sanitizer does not look beside the library that asks. What cuDNN
     # keeps to its end is not our leak.
     get_filename_component(cudnn_folder ${FSDP_CUDNN} DIRECTORY)
     get_filename_component(nvrtc_folder "${FSDP_NVRTC_BUILTINS}" DIRECTORY)
-    set_property(TEST cudnn/graphs cudnn/graphs_slow APPEND PROPERTY ENVIRONMENT
+    set_property(TEST cudnn/graphs cudnn/graphs_slow cudnn/table_slow APPEND PROPERTY ENVIRONMENT
                  "LD_LIBRARY_PATH=${cudnn_folder}:${nvrtc_folder}" "ASAN_OPTIONS=detect_leaks=0")
   endif()
   find_path(FSDP_CUDNN_INCLUDE cudnn_graph.h HINTS ${gpu_hints} PATH_SUFFIXES include)
