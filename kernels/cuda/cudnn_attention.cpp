@@ -184,7 +184,15 @@ const CudnnPieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
 bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double scale,
                          const Pointers& pointers) {
   const bool worth_it = whole.queries % kLengthWorthAPlan == 0 || whole.head_dim > kOwnHeadDim;
-  if (!worth_it && options_.attention != AttentionChoice::kCudnn) return false;
+  if (!worth_it && options_.attention != AttentionChoice::kCudnn) {
+    // Training has one length; of prompts each has another, and nobody wants to read of them.
+    if (whole.backward) {
+      tell(op, fmt::format("only lengths of a multiple of {} are worth a plan; runtime.attention: "
+                           "cudnn makes one for any",
+                           kLengthWorthAPlan));
+    }
+    return false;
+  }
   const CudnnPieces& pieces = pieces_of(whole);
   if (!pieces.plan) {
     tell(op, pieces.why);

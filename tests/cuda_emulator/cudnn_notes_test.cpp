@@ -49,9 +49,20 @@ TEST_CASE("a plan that cannot be made is told once per reason; another rule is n
   attend(gpu, {1, 1, 1, 128, 128, 8});
   CHECK(notes.size() == 2);
   attend(gpu, kOrdinary, DType::kF32);
-  attend(gpu, {1, 1, 1, 63, 63, 8});
   attend(gpu, {1, 1, 1, 64, 64, 8, false, 6});
   CHECK(notes.size() == 2);
+}
+
+TEST_CASE("a length that is not worth a plan is told once, of training") {
+  Notes notes;
+  cuda::CudaBackend gpu(told_to(notes));
+  attend(gpu, {1, 1, 1, 63, 63, 8});
+  attend(gpu, {1, 1, 1, 65, 65, 8});
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with("[attention_backward (1, 63, 8) bf16 "));
+  CHECK(
+      notes[0].ends_with("by the own kernels: only lengths of a multiple of 64 are worth a plan; "
+                         "runtime.attention: cudnn makes one for any"));
 }
 
 // Sums of dq, as much again and 256 bytes have room, the gradients of all scores have not.
