@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -139,11 +140,6 @@ inline cudaError_t in_context(cudaError_t error = cudaSuccess) {
   return returned(context().lost() ? cudaErrorLaunchFailure : error);
 }
 
-template <typename F>
-void enqueue(cudaStream_t stream, std::string_view name, F task) {
-  device().host.host_task(*stream->stream, name, 0, std::move(task));
-}
-
 inline thread_local Counts own_counts;
 
 template <typename F>
@@ -157,6 +153,19 @@ cudaError_t waiting(F wait) {
     device().last_failure = error.what();
     return returned(cudaErrorLaunchFailure);
   }
+}
+
+// Held by a call that waits for streams of all: no other thread's call is served meanwhile, as a
+// driver with one lock for a context may do.
+inline std::shared_mutex& context_lock() {
+  static std::shared_mutex instance;
+  return instance;
+}
+
+template <typename F>
+void enqueue(cudaStream_t stream, std::string_view name, F task) {
+  const std::shared_lock lock(context_lock());
+  device().host.host_task(*stream->stream, name, 0, std::move(task));
 }
 
 // See Settings::driver_waits.
@@ -173,6 +182,8 @@ inline void wait_implicitly() {
       ends.push_back(device().host.record(*stream->stream));
     }
   }
+  std::unique_lock lock(context_lock(), std::defer_lock);
+  if (waits == DriverWaits::kForAll) lock.lock();
   for (const EventPtr& end : ends) {
     try {
       end->wait();

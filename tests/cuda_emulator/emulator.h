@@ -54,7 +54,7 @@ struct Settings {
   int nccl_max_ctas = 0;  // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
-  // Of the device, that a communicator takes when it is made, and as many with its first
+  // Of the device, that a communicator takes when it is made, and as many with the first
   // collective, which connects the ranks. CUDA_EMULATOR_NCCL_MIB sets another default.
   uint64_t nccl_bytes = 0;
   // Called in every collective that NCCL is asked for, before it touches the communicator.

@@ -82,7 +82,8 @@ struct CommContent {
   std::function<bool()> over = nullptr;
   std::unique_ptr<CommContent> child = nullptr;  // of a split that is in progress
   // Of the device; see Settings::nccl_bytes.
-  void *made_with = nullptr, *connected_with = nullptr;
+  void* made_with = nullptr;
+  std::map<Collective, void*> connected_with = {};
 };
 
 namespace {
@@ -199,7 +200,8 @@ Result async_error(Comm comm, Result* state) {
 Result finalize(Comm comm) { return usable(comm) ? begun(comm) : kInvalidArgument; }
 
 Result drop(Comm comm) {
-  for (void* const buffer : {comm->made_with, comm->connected_with}) {
+  if (comm->made_with) cudaFree(comm->made_with);
+  for (const auto& [collective, buffer] : comm->connected_with) {
     if (buffer) cudaFree(buffer);
   }
   {
@@ -217,11 +219,12 @@ Result abort(Comm comm) {
   return drop(comm);
 }
 
-// For a collective. The first one connects the ranks.
-Result may_collect(Comm comm) {
+// The first collective of a kind connects the ranks for it.
+Result may_collect(Comm comm, Collective collective) {
   if (const auto hook = emulator::settings().nccl_call) hook();
   if (!usable(comm)) return kInvalidArgument;
-  return comm->connected_with ? kSuccess : take_buffer(&comm->connected_with);
+  const auto [buffer, fresh] = comm->connected_with.try_emplace(collective, nullptr);
+  return fresh ? take_buffer(&buffer->second) : kSuccess;
 }
 
 DType dtype_of(DataType type) {
@@ -272,7 +275,7 @@ int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) 
 
 Result all_gather(const void* send, void* receive, size_t count, DataType type, Comm comm,
                   void* stream) {
-  if (const Result may = may_collect(comm); may != kSuccess) return may;
+  if (const Result may = may_collect(comm, Collective::kAllGather); may != kSuccess) return may;
   const size_t slot = count * size_of(dtype_of(type));
   put_in_place(send, static_cast<std::byte*>(receive) + static_cast<size_t>(comm->self.rank) * slot,
                slot, stream);
@@ -285,7 +288,7 @@ Result all_gather(const void* send, void* receive, size_t count, DataType type, 
 
 Result reduce_scatter(const void* send, void* receive, size_t count, DataType type, RedOp op,
                       Comm comm, void* stream) {
-  if (const Result may = may_collect(comm); may != kSuccess) return may;
+  if (const Result may = may_collect(comm, Collective::kReduceScatter); may != kSuccess) return may;
   return enqueue(comm,
                  {.collective = Collective::kReduceScatter,
                   .op = op_of(op),
@@ -297,7 +300,7 @@ Result reduce_scatter(const void* send, void* receive, size_t count, DataType ty
 
 Result all_reduce(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm,
                   void* stream) {
-  if (const Result may = may_collect(comm); may != kSuccess) return may;
+  if (const Result may = may_collect(comm, Collective::kAllReduce); may != kSuccess) return may;
   put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kAllReduce,
@@ -309,7 +312,7 @@ Result all_reduce(const void* send, void* receive, size_t count, DataType type, 
 
 Result broadcast(const void* send, void* receive, size_t count, DataType type, int root, Comm comm,
                  void* stream) {
-  if (const Result may = may_collect(comm); may != kSuccess) return may;
+  if (const Result may = may_collect(comm, Collective::kBroadcast); may != kSuccess) return may;
   if (comm->self.rank == root) put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kBroadcast,
