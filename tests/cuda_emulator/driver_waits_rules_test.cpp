@@ -100,6 +100,7 @@ TEST_CASE("small blocks that went back serve no large allocation until the pool 
   settings.memory = 4 * kBytes;
   const emulator::Configured configured(settings);
   CudaBackend gpu;
+  gpu.give_back_unused();  // of other tests
   auto* const stream = static_cast<cudaStream_t>(gpu.compute_stream().native_handle());
   void* blocks[3] = {};
   for (void*& block : blocks) CHECK(cudaMallocAsync(&block, kBytes, stream) == cudaSuccess);

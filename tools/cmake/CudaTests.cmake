@@ -130,7 +130,7 @@ if(FSDP_HAVE_EMULATOR)
     foreach(program emulator ranks)
       fsdp_entry(emulated/driver_waits_${waits}_${program} slow 900 2 ${CMAKE_COMMAND} -E env
                  CUDA_EMULATOR_DRIVER_WAITS=${waits} $<TARGET_FILE:test_cuda_${program}> --no-colors=1
-                 $<$<STREQUAL:${waits}${program},allranks>:--source-file-exclude=*/nccl_test.cpp,*/session_test.cpp,*/predicted_memory_test.cpp,*/budget_test.cpp>)
+                 $<$<STREQUAL:${waits}${program},allranks>:--source-file-exclude=*/nccl_test.cpp,*/nccl_memory_test.cpp,*/session_test.cpp,*/predicted_memory_test.cpp,*/budget_test.cpp>)
     endforeach()
   endforeach()
   # Grids as wide as an H200's.
