@@ -4,16 +4,17 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/error.h"
+#include "kernels/cuda/cuda_devices.h"
 
 namespace fsdp::cuda {
 
-// Throws "[cuda] call: NAME: text (file:line)" and clears the error unless the context is lost.
+// Throws DeviceError "[cuda] call: NAME: text (file:line)" and clears the error unless the context
+// is lost.
 [[noreturn]] inline void fail_call(cudaError_t error, const char* call, const char* file,
                                    int line) {
   (void)cudaGetLastError();
-  fail("[cuda] {}: {}: {} ({}:{})", call, cudaGetErrorName(error), cudaGetErrorString(error), file,
-       line);
+  throw DeviceError(fmt::format("[cuda] {}: {}: {} ({}:{})", call, cudaGetErrorName(error),
+                                cudaGetErrorString(error), file, line));
 }
 
 }  // namespace fsdp::cuda

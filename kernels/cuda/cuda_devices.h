@@ -13,6 +13,12 @@
 
 namespace fsdp::cuda {
 
+// A call of CUDA's runtime that failed: it tells of the machine, and of no mistake of a person.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
 struct DeviceCount {
   int devices = 0;
   std::string reason;  // why there are none: no driver, no GPU, built without CUDA

@@ -33,8 +33,9 @@ void Op::started(cudaError_t error, std::string_view what, std::source_location 
   }
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
-  fail("[{}] {}: {}: {} ({}:{})", describe(), what, cudaGetErrorName(error),
-       cudaGetErrorString(error), at.file_name(), at.line());
+  throw DeviceError(fmt::format("[{}] {}: {}: {} ({}:{})", describe(), what,
+                                cudaGetErrorName(error), cudaGetErrorString(error), at.file_name(),
+                                at.line()));
 }
 
 }  // namespace fsdp::cuda

@@ -40,6 +40,9 @@ lost generate "$FSDP_EMULATED" generate "$model" --ids 1,2,3 --tokens 20 "${gpu[
 lost eval "$FSDP_EMULATED" eval base/model --data text.txt "${gpu[@]}"
 export CUDA_EMULATOR_FAULT=1
 lost bench_step "$FSDP_EMULATED" bench step --batch 1 --seq 16 --steps 2 "${gpu[@]}"
+# While the values are made: the other rank may stand in a collective that this one does not reach.
+lost first_kernel "$FSDP_EMULATED" train --config config.yaml "${gpu[@]}" --local-ranks 2 --share-gpus \
+  --set fsdp.offload=all "runtime.run_dir=$scratch/first_kernel"
 unset CUDA_EMULATOR_FAULT
 
 # One of two processes.

@@ -42,7 +42,7 @@ ended moved cpu
 # Attention's dq added up in any order: the run, its resume and its replay say that bits are not kept.
 begin --backend cuda --set runtime.run_dir=any train.steps=6 train.dtype=bf16 model.dropout=0 \
   data.sequence_length=64 train.attention_deterministic=false checkpoint.every=3
-any='train.attention_deterministic is false: dq of attention is added up in any order'
+any='train.attention_deterministic is false: where cuDNN computes attention its dq is added up in any order'
 grep -q "^note: $any" log || fail "no note of attention's order: $(cat log)"
 : >log
 train --resume any --steps 8 --local-ranks 2 --backend cuda

@@ -41,7 +41,7 @@ choice() {
   env -u CUDAARCHS PATH="$folder/bin:$PATH" cmake -DFSDP_NVCC="$folder/bin/nvcc" -DFSDP_NVCC_VERSION="${NVCC-13.0}.88" \
     -DFSDP_DEVICE_FILES="$folder/dev" "$@" -P choice.cmake
 }
-says "no GPU" 'built: OFF, , , no GPU is seen here; make CUDA=1 builds .*; kept: AUTO, \.' 0 choice
+says "no GPU" 'built: OFF, , , no GPU of compute capability 8.0 or newer is seen here; make CUDA=1 builds .*; kept: AUTO, \.' 0 choice
 says "CUDA=1" 'built: ON, 80-real;90a-real;100-real;100-virtual, 80, 90a, 100, PTX of 100, ; kept: ON, \.' 0 choice -DFSDP_CUDA=ON
 KINDS="80 90" says "an older nvcc" 'ON, 80-real;90a-real;90-virtual, 80, 90a, PTX of 90, ;' 0 choice -DFSDP_CUDA=ON
 says "CUDA_ARCH" 'ON, 90a-real, 90a, ; kept: ON, 90a\.' 0 choice -DFSDP_CUDA_ARCH=90a

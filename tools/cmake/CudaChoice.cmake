@@ -35,6 +35,12 @@ if(FSDP_NVCC_VERSION)
   list(FILTER known INCLUDE REGEX "${for_kernels}")
 endif()
 
+# What is refused is not kept: the next configure chooses anew.
+macro(fsdp_forget_choice)
+  unset(FSDP_CUDA CACHE)
+  unset(FSDP_CUDA_ARCH CACHE)
+endmacro()
+
 # The kinds of the GPUs here, as FSDP_CUDA_ARCH; empty: all kinds. `seen`: whether there is a GPU for kernels.
 function(fsdp_gpus_here result seen)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
@@ -86,6 +92,7 @@ elseif(SANITIZE)  # sanitizers cannot see into nvcc's objects; the emulator runs
 elseif(FSDP_NVCC_VERSION VERSION_LESS 12.4)
   set(FSDP_NO_CUDA "no nvcc of 12.4 or newer; tools/setup.sh --cuda brings one")
   if(choice STREQUAL "ON")
+    fsdp_forget_choice()
     message(FATAL_ERROR "CUDA was asked for (make CUDA=1, FSDP_CUDA=ON or an architecture), but there is no nvcc of 12.4 "
                         "or newer: FSDP_NVCC=${FSDP_NVCC} ${FSDP_NVCC_VERSION}. tools/setup.sh --cuda-compiler "
                         "brings one; CUDA_HOME names one that is elsewhere. make CUDA=0 goes on without.")
@@ -101,7 +108,7 @@ else()
   if(choice STREQUAL "ON")
     set(FSDP_HAVE_CUDA ON)
   else()
-    set(FSDP_NO_CUDA "no GPU is seen here; make CUDA=1 builds for GPUs elsewhere, make CUDA_ARCH=90a for H100 alone")
+    set(FSDP_NO_CUDA "no GPU of compute capability 8.0 or newer is seen here; make CUDA=1 builds for GPUs elsewhere, make CUDA_ARCH=90a for H100 alone")
   endif()
 endif()
 if(NOT choice STREQUAL "AUTO")
@@ -113,7 +120,9 @@ if(FSDP_HAVE_CUDA AND FSDP_CUDA_ARCH AND NOT kinds)
   foreach(kind IN LISTS kinds)
     if(NOT kind MATCHES "^([0-9]+)[af]?(-real|-virtual)?$" OR NOT CMAKE_MATCH_1 IN_LIST known)
       list(JOIN known ", " known)
-      message(FATAL_ERROR "CUDA_ARCH=${FSDP_CUDA_ARCH}: ${kind}: expected kinds of GPUs that nvcc ${FSDP_NVCC_VERSION} "
+      set(asked "${FSDP_CUDA_ARCH}")
+      fsdp_forget_choice()
+      message(FATAL_ERROR "CUDA_ARCH=${asked}: ${kind}: expected kinds of GPUs that nvcc ${FSDP_NVCC_VERSION} "
                           "knows, such as 90a or 80,90a (80-real: without PTX; 90-virtual: PTX alone). It knows ${known}. "
                           "make CUDA=0 goes on without.")
     endif()

@@ -26,7 +26,7 @@ Check no_gpus(const GpuFacts& facts) {
   if (const auto found = facts.no_gpus.find("make CUDA=1 CUDA_ARCH="); found != std::string::npos) {
     check.fix = facts.no_gpus.substr(found, facts.no_gpus.find(" builds", found) - found);
   }
-  if (!check.fix.empty() && !facts.driver.empty()) check.state = State::kWarn;
+  if (!check.fix.empty() && (!facts.driver.empty() || !facts.hidden)) check.state = State::kWarn;
   return check;
 }
 

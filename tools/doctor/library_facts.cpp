@@ -58,7 +58,8 @@ GpuFacts read_gpu_facts(const fs::path& root) {
   const cuda::DeviceCount devices = cuda::count_devices();
   GpuFacts facts = {.cuda_built = cuda::built(),
                     .no_gpus = devices.reason,
-                    .driver = driver_version(proc::text_of(root / "proc/driver/nvidia/version"))};
+                    .driver = driver_version(proc::text_of(root / "proc/driver/nvidia/version")),
+                    .hidden = !may_use_gpu(std::getenv("CUDA_VISIBLE_DEVICES"), root)};
   const std::map<std::string, int> nodes = numa_nodes_of_gpus(root);
   for (int device = 0; device < devices.devices; ++device) {
     const std::string& id = devices.ids[static_cast<size_t>(device)];

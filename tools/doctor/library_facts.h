@@ -23,6 +23,7 @@ struct GpuFacts {
   std::string no_gpus;      // why there are none
   std::vector<Gpu> gpus;
   std::string driver;  // "535.129.03"; "": there is none
+  bool hidden = true;  // no GPU's file is here, or CUDA_VISIBLE_DEVICES names none
   cuda::Installation cuda;
   std::string no_cudnn;  // why it is not there; "": it is
   int nccl = 0;          // 22603; 0: it is not there, and why

@@ -422,7 +422,8 @@ bool is_of_machine(const std::exception& error) {
   if (const auto* of_system = dynamic_cast<const std::system_error*>(&error)) {
     return fsdp::is_of_machine(of_system->code().value());
   }
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  return dynamic_cast<const cuda::DeviceError*>(&error) ||
+         dynamic_cast<const std::bad_alloc*>(&error);
 }
 
 std::string message_of(const std::exception& error) {

@@ -47,6 +47,7 @@ class Replay {
     schedule_ = run_.config().schedule();
     const std::string other = what_rounds();
     exact_ = other.empty();
+    inexact_ = other;
     say(fmt::format(
         "steps {} to {}, {}", first(), plan_.last,
         exact_ ? "compared to the bit" : fmt::format("compared to {:g}: {}", tolerance(), other)));
@@ -158,7 +159,7 @@ class Replay {
       return true;
     }
     if (!exact_) {
-      say(fmt::format("{}: not compared, on another number of ranks", plan_.next.string()));
+      say(fmt::format("{}: not compared: {}", plan_.next.string(), inexact_));
       return true;
     }
     std::optional<Checkpoint> stored;
@@ -239,6 +240,7 @@ class Replay {
   const ReplayPlan& plan_;
   RankContext& rank_;
   bool exact_ = true;
+  std::string inexact_;  // why it is not
   const TrainingRunOptions options_;
   SettledPlan settled_;
   TrainingRun run_;

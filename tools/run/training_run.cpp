@@ -85,6 +85,13 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
       agree(rank.world, [&] { before = plan_resume(request); });
     } catch (const DamagedCheckpoint& error) {
       request.damaged[plan.checkpoint] = error.what();
+    } catch (const AgreedError&) {
+      throw;
+    } catch (const std::exception& error) {
+      // Ranks that are threads are told before the session goes: it waits for its streams, and
+      // these for ranks whose hosts wait for this one.
+      if (rank.local_ranks > 1) rank.world.abort(error.what());
+      throw;
     }
   }
 }

@@ -305,8 +305,9 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
   }
   if (!train.attention_deterministic) {
     out.push_back(
-        "train.attention_deterministic is false: dq of attention is added up in any order: the "
-        "same run again, a resume and a replay differ in the last bits");
+        "train.attention_deterministic is false: where cuDNN computes attention its dq is added up "
+        "in "
+        "any order: the same run again, a resume and a replay differ in the last bits");
   }
   const bool asked = config.places.contains(config::key_of(config, c.options.strategy));
   if (ranks == 1 && asked && c.options.strategy != comm::Strategy::kNoShard) {

@@ -71,6 +71,9 @@ TEST_CASE("no GPU is no fault, unless the host has a driver for one") {
   for (const char* name : {"driver", "CUDA", "cuDNN", "NCCL", "NVLink"}) {
     CHECK(value_of(facts, name) == "none");
   }
+  facts.hidden = false;  // as in a container, which has the GPU's file alone
+  CHECK(only_fault(facts).fix == "tools/setup.sh --cuda && make CUDA=1");
+  facts.hidden = true;
   facts.driver = "535.129.03";
   CHECK(only_fault(facts).fix == "tools/setup.sh --cuda && make CUDA=1");
   facts.cuda_built = true;
