@@ -48,6 +48,8 @@ struct State {
     const std::string waits = variable("CUDA_EMULATOR_DRIVER_WAITS");
     if (waits == "own") settings.driver_waits = DriverWaits::kForOwn;
     if (waits == "all") settings.driver_waits = DriverWaits::kForAll;
+    FSDP_CHECK(waits.empty() || waits == "own" || waits == "all",
+               "CUDA_EMULATOR_DRIVER_WAITS: expected own or all, got \"{}\"", waits);
     const std::string code = variable("CUDA_EMULATOR_KERNEL_CODE");
     if (!code.empty()) settings.kernel_code = std::stoi(code);
   }

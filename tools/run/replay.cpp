@@ -46,11 +46,10 @@ class Replay {
     batches_ = run_.training();
     schedule_ = run_.config().schedule();
     const std::string other = what_rounds();
-    exact_ = other.empty();
     inexact_ = other;
     say(fmt::format(
         "steps {} to {}, {}", first(), plan_.last,
-        exact_ ? "compared to the bit" : fmt::format("compared to {:g}: {}", tolerance(), other)));
+        exact() ? "compared to the bit" : fmt::format("compared to {:g}: {}", tolerance(), other)));
     const bool steps_equal = replay_steps(session);
     const bool state_equal = compare_state(session);
     return steps_equal && state_equal ? 0 : 1;
@@ -77,7 +76,7 @@ class Replay {
     return dtype == DType::kBF16 || dtype == DType::kF16 ? kReplayTolerance16 : kReplayTolerance;
   }
   bool equal(double recorded, double computed) const {
-    if (exact_) return recorded == computed;
+    if (exact()) return recorded == computed;
     return std::abs(recorded - computed) <= tolerance() * std::max(std::abs(recorded), 1e-30);
   }
 
@@ -101,7 +100,7 @@ class Replay {
 
   bool replay_steps(Session& session) {
     UnitHasher hasher(session);
-    const bool has_hashes = exact_ && plan_.hashes.units == hasher.units();
+    const bool has_hashes = exact() && plan_.hashes.units == hasher.units();
     int64_t logged = 0, hashed = 0;
     ComparedStep now = {.before = StepBefore::kCheckpoint};
     for (now.step = first(); now.step <= plan_.last; ++now.step) {
@@ -130,7 +129,7 @@ class Replay {
     }
     say(fmt::format("{} logged steps: equal", logged));
     last_is_hashed_ = now.before == StepBefore::kEqual;
-    if (exact_ && hashed == 0 && plan_.resume.config.checkpoint.unit_hashes) {
+    if (exact() && hashed == 0 && plan_.resume.config.checkpoint.unit_hashes) {
       say(fmt::format("warning: {}: no hashes of these steps and units: not compared",
                       (plan_.resume.run_directory / "unit_hashes.bin").string()));
     }
@@ -153,12 +152,14 @@ class Replay {
                        loss, now.loss, norm, now.grad_norm);
   }
 
+  bool exact() const { return inexact_.empty(); }
+
   bool compare_state(Session& session) {
     if (plan_.next.empty()) {
       say("no checkpoint after it: no state to compare");
       return true;
     }
-    if (!exact_) {
+    if (!exact()) {
       say(fmt::format("{}: not compared: {}", plan_.next.string(), inexact_));
       return true;
     }
@@ -239,8 +240,7 @@ class Replay {
 
   const ReplayPlan& plan_;
   RankContext& rank_;
-  bool exact_ = true;
-  std::string inexact_;  // why it is not
+  std::string inexact_;  // why results may differ in the last bits; "": they may not
   const TrainingRunOptions options_;
   SettledPlan settled_;
   TrainingRun run_;
