@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "kernels/cuda/cuda_devices.h"
 #include "tests/support/environment.h"
 #include "tests/support/temp_folder.h"
 
@@ -228,6 +229,29 @@ TEST_CASE("launch: torchrun's processes cannot find each other, and do not train
   int ranks = 0;
   CHECK(launch({}, [&](RankContext& context) { return ranks = context.world.size(), 0; }) == 0);
   CHECK(ranks == 1);
+}
+
+// Before the first step, where all ranks agree on an error: a GPU's fault may be gone when the run
+// is started again, a mistake is not.
+TEST_CASE(
+    "a fault of a GPU on one rank ends all with the status of a failure, a mistake with its own") {
+  const auto status_of = [](const auto& fault) {
+    std::atomic<int> status = 0;
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      try {
+        before_first_step([&] {
+          agree(world, [&] {
+            if (world.rank() == 1) throw fault;
+          });
+        });
+      } catch (const AgreedError& error) {
+        status = error.status();
+      }
+    });
+    return status.load();
+  };
+  CHECK(status_of(cuda::DeviceError("the bus is gone")) == status::kFailed);
+  CHECK(status_of(Error("an option is wrong")) == status::kMistake);
 }
 
 }  // namespace
