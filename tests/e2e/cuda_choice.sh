@@ -4,6 +4,7 @@
 # Environment: SOURCE the repository.
 source "$(dirname "$0")/../support/e2e.sh"
 folder=$scratch
+unset CUDA CUDA_ARCH CUDAARCHS MAKEFLAGS MAKELEVEL NVCC KINDS GPUS SMI DRIVER  # of whoever runs this test, as .ci/run does
 mkdir -p bin tools build
 stand_in() {  # NAME: the script is on stdin
   { echo '#!/usr/bin/env bash'; cat; } >"$1"
@@ -38,7 +39,7 @@ stand_in bin/nvidia-smi <<'S'
 printf "$GPUS\n"
 S
 choice() {
-  env -u CUDAARCHS PATH="$folder/bin:$PATH" cmake -DFSDP_NVCC="$folder/bin/nvcc" -DFSDP_NVCC_VERSION="${NVCC-13.0}.88" \
+  PATH="$folder/bin:$PATH" cmake -DFSDP_NVCC="$folder/bin/nvcc" -DFSDP_NVCC_VERSION="${NVCC-13.0}.88" \
     -DFSDP_DEVICE_FILES="$folder/dev" "$@" -P choice.cmake
 }
 says "no GPU" 'built: OFF, , , no GPU of compute capability 8.0 or newer is seen here; make CUDA=1 builds .*; kept: AUTO, \.' 0 choice
@@ -76,10 +77,9 @@ stand_in tools/setup.sh <<<''
 stand_in bin/cmake <<'S'
 [ "$1" = --build ] || { touch build/build.ninja build/CMakeCache.txt; echo "configure: $*" | tr -s ' '; }
 S
-make_here() { PATH="$folder/bin:$PATH" env -u CUDA -u CUDA_ARCH -u MAKEFLAGS -u MAKELEVEL make --no-print-directory "$@"; }
+make_here() { PATH="$folder/bin:$PATH" make --no-print-directory "$@"; }
 says "make CUDA=yes" 'CUDA=yes: expected 1 .* or 0' 2 make_here CUDA=yes
-CUDA=/opt/cuda says "a module's CUDA" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 \
-  env PATH="$folder/bin:$PATH" make --no-print-directory all
+CUDA=/opt/cuda says "a module's CUDA" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here all
 rm build/build.ninja build/CMakeCache.txt
 says "make CUDA=0 CUDA_ARCH=80" 'CUDA=0 CUDA_ARCH=80: there is nothing to build' 2 make_here CUDA=0 CUDA_ARCH=80
 says "the first make" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here
