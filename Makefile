@@ -4,22 +4,22 @@
 #   make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 # CUDA=1 builds for GPUs, CUDA=0 does not, CUDA_ARCH=90a or CUDA_ARCH=80,90a builds for these alone. A build folder
-# keeps what was said last. Where nothing was said, it is built for the GPUs that are seen here, if any.
+# keeps what was said last. Where nothing was said, or CUDA=auto, it is built for the GPUs that are seen here, if any.
 SHELL := /bin/bash
 SANITIZE ?=
 BUILD := build$(if $(SANITIZE),-$(SANITIZE))
 CUDA ?=
 CUDA_ARCH ?=
-ifneq ($(filter-out 0 1,$(CUDA)),)
+ifneq ($(filter-out 0 1 auto,$(CUDA)),)
   ifeq ($(origin CUDA),environment)
     CUDA :=# a module's, which names a folder
   else
-    $(error CUDA=$(CUDA): expected 1 (builds for GPUs) or 0 (does not))
+    $(error CUDA=$(CUDA): expected 1 (builds for GPUs), 0 (does not) or auto (for the GPUs seen here))
   endif
 endif
-ifeq ($(CUDA),0)
+ifneq ($(filter 0 auto,$(CUDA)),)
   ifneq ($(CUDA_ARCH),)
-    $(error CUDA=0 CUDA_ARCH=$(CUDA_ARCH): there is nothing to build for them: leave one out)
+    $(error CUDA=$(CUDA) CUDA_ARCH=$(CUDA_ARCH): one of them is too much: leave one out)
   endif
 endif
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
@@ -32,7 +32,7 @@ SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '
 .NOTPARALLEL:
 
 # Once, and again when something is said of CUDA.
-CHOICE := $(if $(CUDA)$(CUDA_ARCH),-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=$(if $(filter 0,$(CUDA)),OFF,ON) \
+CHOICE := $(if $(CUDA)$(CUDA_ARCH),-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=$(or $(if $(filter 0,$(CUDA)),OFF),$(if $(filter auto,$(CUDA)),AUTO),ON) \
   -DFSDP_CUDA_ARCH='$(CUDA_ARCH)')
 CONFIGURE = $(if $(CHOICE),,test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile ||) cmake -S . -B $(BUILD) \
 	  $$(test ! -f $(BUILD)/CMakeCache.txt && command -v ninja >/dev/null && echo -G Ninja) \

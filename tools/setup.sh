@@ -108,6 +108,10 @@ install_cuda() {
   fi
   if [ "$1" = --cuda ]; then  # --cuda-compiler may build for other machines
     driver=$(driver_cuda)
+    if [ -z "$driver" ] && command -v nvidia-smi >/dev/null; then
+      echo "setup: nvidia-smi is here, but no NVIDIA driver answers: what is installed is what a machine without a" \
+           "driver gets, CUDA $major"
+    fi
     can_run "$major" "${driver:-$major}" "$what" || return 1
   fi
   if [ -n "$root" ]; then

@@ -241,7 +241,12 @@ bool CudnnAttention::forward(const Op& op, const AttentionForwardArgs& args) {
 }
 
 bool CudnnAttention::backward(const Op& op, const AttentionBackwardArgs& args) {
-  if (const std::string why = not_for_cudnn(args); !why.empty()) return left(op, why);
+  if (const std::string why = not_for_cudnn(args); !why.empty()) {
+    if (!options_.attention_deterministic) {  // asked for, and nothing comes of it
+      tell(op, why + "; train.attention_deterministic: false changes nothing here");
+    }
+    return left(op, why);
+  }
   CudnnAttentionKind kind = kind_of(args.in, args.out);
   kind.backward = true;
   kind.deterministic = options_.attention_deterministic;

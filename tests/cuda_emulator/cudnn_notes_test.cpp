@@ -65,6 +65,21 @@ TEST_CASE("a length that is not worth a plan is told once, of training") {
                          "runtime.attention: cudnn makes one for any"));
 }
 
+TEST_CASE("who asked for attention in any order is told once where another rule leaves none") {
+  Notes notes;
+  cuda::CudaOptions options = told_to(notes);
+  options.attention_deterministic = false;
+  cuda::CudaBackend gpu(options);
+  const Case window = {1, 1, 1, 64, 64, 8, false, 6};
+  attend(gpu, window);
+  attend(gpu, window);
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with("[attention_backward (1, 64, 8) bf16 "));
+  CHECK(
+      notes[0].ends_with("] not by cuDNN, by the own kernels: a window that is not causal; "
+                         "train.attention_deterministic: false changes nothing here"));
+}
+
 // Sums of dq, as much again and 256 bytes have room, the gradients of all scores have not.
 TEST_CASE(
     "where dq added up in any order would do, the note names the key; with it there is none") {

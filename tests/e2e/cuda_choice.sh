@@ -78,15 +78,18 @@ stand_in bin/cmake <<'S'
 [ "$1" = --build ] || { touch build/build.ninja build/CMakeCache.txt; echo "configure: $*" | tr -s ' '; }
 S
 make_here() { PATH="$folder/bin:$PATH" make --no-print-directory "$@"; }
-says "make CUDA=yes" 'CUDA=yes: expected 1 .* or 0' 2 make_here CUDA=yes
+says "make CUDA=yes" 'CUDA=yes: expected 1 .*, 0 .* or auto' 2 make_here CUDA=yes
 CUDA=/opt/cuda says "a module's CUDA" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here all
 rm build/build.ninja build/CMakeCache.txt
-says "make CUDA=0 CUDA_ARCH=80" 'CUDA=0 CUDA_ARCH=80: there is nothing to build' 2 make_here CUDA=0 CUDA_ARCH=80
+for said in 0 auto; do
+  says "make CUDA=$said CUDA_ARCH=80" "CUDA=$said CUDA_ARCH=80: one of them is too much" 2 make_here CUDA=$said CUDA_ARCH=80
+done
 says "the first make" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here
 says "the next make keeps what was said" '^ ?$' 0 make_here
 says "make CUDA=1" 'configure: .*-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=ON -DFSDP_CUDA_ARCH= ?$' 0 make_here CUDA=1
 says "make CUDA_ARCH" 'configure: .* -DFSDP_CUDA=ON -DFSDP_CUDA_ARCH=80,90a ?$' 0 make_here CUDA_ARCH=80,90a
 says "make CUDA=0" 'configure: .* -DFSDP_CUDA=OFF -DFSDP_CUDA_ARCH= ?$' 0 make_here CUDA=0
+says "make CUDA=auto" 'configure: .*-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=AUTO -DFSDP_CUDA_ARCH= ?$' 0 make_here CUDA=auto
 stand_in bin/mpirun <<<'echo "trained: $*"'
 stand_in build/fsdp <<<''
 says "make train without CUDA" 'trained: .*chess.yaml --backend cpu ?$' 0 make_here train
@@ -124,7 +127,12 @@ nothing=$folder/no toolkit=$folder/toolkit
 all13='pip: nvidia-cuda-nvcc==13[^ ]* .*nvidia-cublas==13[^ ]* .*nvidia-cudnn-cu13==9[^ ]* nvidia-nccl-cu13==[^ ]*\.'
 only12='runs CUDA 12 at most, but pip has a compiler for CUDA 13 alone: it needs driver 580 or newer, or a CUDA 12 toolkit of 12.4 or newer'
 older='runs CUDA 11 at most: this program needs driver 525 or newer with a CUDA 12 toolkit of 12.4 or newer, or driver 580'
-says "no driver" "$all13" 0 setup "$nothing" --cuda
+says "no answer" "^setup: nvidia-smi is here, but no NVIDIA driver answers: .* without a driver .*$all13" 0 setup "$nothing" --cuda
+mv bin/nvidia-smi .
+if ! PATH=/usr/bin:/bin command -v nvidia-smi >/dev/null; then
+  says "no driver" "^setup: installing .*$all13" 0 setup "$nothing" --cuda
+fi
+mv nvidia-smi bin
 [ -d .cache/cuda/nvidia/cudnn ] || fail "the wheels of CUDA 13: $(find .cache)"
 SMI="CUDA Version: 13.0" says "driver of CUDA 13" "$all13" 0 setup "$nothing" --cuda
 SMI="CUDA UMD Version: 12.9" says "another header" "$only12" 1 setup "$nothing" --cuda

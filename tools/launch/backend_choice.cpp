@@ -85,6 +85,17 @@ void check_own_gpus(const std::vector<RankGpus>& ranks, const std::vector<size_t
       backend, host, reason);
 }
 
+// GPUs that wait for a rank without one would be idle for hours, too.
+void check_nobody_has_a_gpu(const std::vector<RankGpus>& ranks, const RankGpus& without) {
+  for (const RankGpus& other : ranks) {
+    FSDP_CHECK(other.gpus.empty(),
+               "runtime.backend: auto, but rank {} on {} has a GPU and rank {} on {} has none: {}; "
+               "--backend cpu computes without GPUs",
+               &other - ranks.data(), other.host, &without - ranks.data(), without.host,
+               without.reason);
+  }
+}
+
 }  // namespace
 
 std::string host_name() {
@@ -139,11 +150,14 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
   for (const RankGpus& each : ranks) {
     if (backend == "auto" && each.unusable) fail_unusable(backend, each.host, each.reason);
   }
-  for (const RankGpus& each : ranks) {
-    if (!each.gpus.empty()) continue;
-    FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", each.host, each.reason);
+  const auto without =
+      std::ranges::find_if(ranks, &std::vector<std::string>::empty, &RankGpus::gpus);
+  if (without != ranks.end()) {
+    FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", without->host,
+               without->reason);
+    check_nobody_has_a_gpu(ranks, *without);
     // A program without CUDA surprises nobody.
-    return {.note = cuda::built() ? fmt::format("the CPU computes: {}", each.reason) : ""};
+    return {.note = cuda::built() ? fmt::format("the CPU computes: {}", without->reason) : ""};
   }
   const std::vector<size_t> taken = take_gpus(ranks);
   if (!share_gpus) check_own_gpus(ranks, taken);

@@ -68,9 +68,10 @@ std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host
                                     const std::string& backend,
                                     const std::filesystem::path& root = "/");
 
-// `backend`: "auto", "cpu", "cuda". There are three errors, the same on every rank. `backend` is
-// "cuda" and a rank has no GPU, or it is "auto" and a rank has one that this program cannot use, or
-// two ranks must take one GPU and may not share it.
+// `backend`: "auto", "cpu", "cuda". There are four errors, the same on every rank. `backend` is
+// "cuda" and a rank has no GPU; it is "auto" and a rank has one that this program cannot use; it is
+// "auto", some ranks have a GPU and others have none; two ranks must take one GPU and may not share
+// it.
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
 

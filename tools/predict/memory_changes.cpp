@@ -184,6 +184,9 @@ std::vector<MemoryChange> RunPlan::single_changes() const {
     add_choices(option, backend_.cuda.has_value(), changes);
     add_passes(option, shape, changes);
   }
+  if (!config.train.attention_deterministic) {  // not even the same run again has the same bits
+    for (MemoryChange& each : changes) each.keeps = std::max(each.keeps, Keeps::kRounding);
+  }
   return changes;
 }
 

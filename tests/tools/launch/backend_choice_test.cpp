@@ -89,9 +89,16 @@ TEST_CASE("more ranks than GPUs need leave to share") {
   CHECK(choose_gpu(ranks, 4, "cuda", true).cuda->device == 0);
 }
 
-TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
+TEST_CASE(
+    "without GPUs the CPU computes, or it is an error; so it is where only some ranks have one") {
   std::vector<RankGpus> ranks = kTwoHosts;
   ranks[3] = {1, "b", "there is no NVIDIA GPU", {}};
+  for (const int rank : {0, 3}) {
+    CHECK(error_of([&] { choose_gpu(ranks, rank, "auto", false); }) ==
+          "runtime.backend: auto, but rank 0 on a has a GPU and rank 3 on b has none: there is no "
+          "NVIDIA GPU; --backend cpu computes without GPUs");
+  }
+  for (RankGpus& each : ranks) each = {0, "b", "there is no NVIDIA GPU", {}};
   const GpuChoice choice = choose_gpu(ranks, 0, "auto", false);
   CHECK(!choice.cuda);
   CHECK(choice.note == (cuda::built() ? "the CPU computes: there is no NVIDIA GPU" : ""));

@@ -117,6 +117,24 @@ TEST_CASE(
   CHECK(run.run->host_needed() == size_t{4} * 4 * 1024 * 2048 * 4);
 }
 
+TEST_CASE("memory changes: none keeps the bits where attention adds up in any order") {
+  for (const bool any_order : {false, true}) {
+    std::vector<config::Override> overrides = {"train.dtype=bf16"};
+    if (any_order) overrides.emplace_back("train.attention_deterministic=false");
+    const config::TrainConfig config = plan_of(overrides, 2).config();
+    const RunPlan gpu(config, 257, data_of(config, 2), 2,
+                      {.cuda = cuda::CudaOptions{}, .meta = meta::MetaOptions{}});
+    const std::vector<Alternative> all = gpu.alternatives();
+    const Alternative* const full = find(all, "train.recompute.mode=full");
+    REQUIRE(full);
+    CHECK(full->change.keeps == (any_order ? Keeps::kRounding : Keeps::kBits));
+    const auto keeps_bits = [](const Alternative& each) {
+      return each.change.keeps == Keeps::kBits;
+    };
+    CHECK(std::ranges::any_of(all, keeps_bits) != any_order);
+  }
+}
+
 TEST_CASE("memory changes: what train refuses is no alternative") {
   const auto alternatives = [](const std::vector<config::Override>& overrides) {
     return plan_of(overrides, 2).alternatives();
