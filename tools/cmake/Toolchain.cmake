@@ -54,5 +54,12 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   list(APPEND sloppiness pch_defines time_macros)
   list(REMOVE_DUPLICATES sloppiness)
   list(JOIN sloppiness "," sloppiness)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness} ${CCACHE})
+  # And without this one it knows a file in this folder alone, not in another clone.
+  execute_process(COMMAND ${CCACHE} --get-config base_dir OUTPUT_VARIABLE base ERROR_QUIET
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT base)
+    set(base ${PROJECT_SOURCE_DIR})
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness}
+      CCACHE_BASEDIR=${base} ${CCACHE})
 endif()

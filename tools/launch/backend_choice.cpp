@@ -85,17 +85,6 @@ void check_own_gpus(const std::vector<RankGpus>& ranks, const std::vector<size_t
       backend, host, reason);
 }
 
-// GPUs that wait for a rank without one would be idle for hours, too.
-void check_nobody_has_a_gpu(const std::vector<RankGpus>& ranks, const RankGpus& without) {
-  for (const RankGpus& other : ranks) {
-    FSDP_CHECK(other.gpus.empty(),
-               "runtime.backend: auto, but rank {} on {} has a GPU and rank {} on {} has none: {}; "
-               "--backend cpu computes without GPUs",
-               &other - ranks.data(), other.host, &without - ranks.data(), without.host,
-               without.reason);
-  }
-}
-
 }  // namespace
 
 std::string host_name() {
@@ -150,12 +139,17 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
   for (const RankGpus& each : ranks) {
     if (backend == "auto" && each.unusable) fail_unusable(backend, each.host, each.reason);
   }
-  const auto without =
-      std::ranges::find_if(ranks, &std::vector<std::string>::empty, &RankGpus::gpus);
+  const auto has = [](const RankGpus& each) { return !each.gpus.empty(); };
+  const auto with = std::ranges::find_if(ranks, has),
+             without = std::ranges::find_if_not(ranks, has);
   if (without != ranks.end()) {
     FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", without->host,
                without->reason);
-    check_nobody_has_a_gpu(ranks, *without);
+    FSDP_CHECK(with == ranks.end(),
+               "runtime.backend: auto, but rank {} on {} has a GPU and rank {} on {} has none: {}; "
+               "--backend cpu computes without GPUs",
+               with - ranks.begin(), with->host, without - ranks.begin(), without->host,
+               without->reason);
     // A program without CUDA surprises nobody.
     return {.note = cuda::built() ? fmt::format("the CPU computes: {}", without->reason) : ""};
   }

@@ -177,12 +177,11 @@ std::vector<MemoryChange> RunPlan::single_changes() const {
   std::stable_sort(options.begin(), options.end(), [](const auto& a, const auto& b) {
     return a.about.memory.turn < b.about.memory.turn;
   });
-  const config::StepShape shape = config::step_shape(config, ranks_);
   std::vector<MemoryChange> changes;
   for (const config::Option& option : options) {
     if (ranks_ == 1 && option.about.memory.on_several_ranks) continue;
     add_choices(option, backend_.cuda.has_value(), changes);
-    add_passes(option, shape, changes);
+    add_passes(option, config::step_shape(config, ranks_), changes);
   }
   if (!config.train.attention_deterministic) {  // not even the same run again has the same bits
     for (MemoryChange& each : changes) each.keeps = std::max(each.keeps, Keeps::kRounding);
