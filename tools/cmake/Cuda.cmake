@@ -81,8 +81,8 @@ if(FSDP_HAVE_CUDA)
   if(NOT EXISTS ${gpu_bin}/../lib64)  # pip's wheels have lib, nvcc.profile says lib64
     set(CMAKE_CUDA_FLAGS_INIT "-L${gpu_bin}/../lib")
   endif()
-  if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
   enable_language(CUDA)
   # CMake before 3.25.2 knows nvcc only to C++17 and ignores a 20 silently.
