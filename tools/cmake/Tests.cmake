@@ -138,10 +138,10 @@ foreach(script IN LISTS scripts)
   cmake_path(GET script STEM name)
   if(name MATCHES "_slow$")
     fsdp_entry(e2e/${name} slow 1800 2 bash ${script})
-  elseif(name MATCHES "^(interrupt|late_folder|ring|two_hosts)$")  # which mostly wait
-    fsdp_entry(e2e/${name} e2e 300 1 bash ${script})
+  elseif(name MATCHES "^(bench|explain_compare|launch|train_mpi|verify_fsdp|verify_models)$")
+    fsdp_entry(e2e/${name} e2e 300 2 bash ${script})  # keeps two cores busy, or measures
   else()
-    fsdp_entry(e2e/${name} e2e 300 2 bash ${script})
+    fsdp_entry(e2e/${name} e2e 300 1 bash ${script})  # one core's work at the most: it waits for processes to start
   endif()
 endforeach()
 fsdp_entry(real/walk e2e 120 1 bash ${tests}/real/walk.sh)
