@@ -19,7 +19,7 @@ ifneq ($(filter-out 0 1 auto,$(CUDA)),)
 endif
 ifneq ($(filter 0 auto,$(CUDA)),)
   ifneq ($(CUDA_ARCH),)
-    $(error CUDA=$(CUDA) CUDA_ARCH=$(CUDA_ARCH): one of them is too much: leave one out)
+    $(error CUDA=$(CUDA) CUDA_ARCH=$(CUDA_ARCH): they contradict each other: leave one out)
   endif
 endif
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)

@@ -82,7 +82,7 @@ says "make CUDA=yes" 'CUDA=yes: expected 1 .*, 0 .* or auto' 2 make_here CUDA=ye
 CUDA=/opt/cuda says "a module's CUDA" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here all
 rm build/build.ninja build/CMakeCache.txt
 for said in 0 auto; do
-  says "make CUDA=$said CUDA_ARCH=80" "CUDA=$said CUDA_ARCH=80: one of them is too much" 2 make_here CUDA=$said CUDA_ARCH=80
+  says "make CUDA=$said CUDA_ARCH=80" "CUDA=$said CUDA_ARCH=80: they contradict each other" 2 make_here CUDA=$said CUDA_ARCH=80
 done
 says "the first make" 'configure: -S . -B build .*-DSANITIZE= ?$' 0 make_here
 says "the next make keeps what was said" '^ ?$' 0 make_here

@@ -16,8 +16,12 @@ template <typename T>
 std::optional<T> within(std::chrono::milliseconds limit, std::function<T()> work) {
   const auto task = std::make_shared<std::packaged_task<T()>>(std::move(work));
   std::future<T> result = task->get_future();
-  std::thread([task] { (*task)(); }).detach();
-  if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;
+  std::thread thread([task] { (*task)(); });
+  if (result.wait_for(limit) != std::future_status::ready) {
+    thread.detach();
+    return std::nullopt;
+  }
+  thread.join();  // at its end: what it threw is this thread's alone
   return result.get();
 }
 
