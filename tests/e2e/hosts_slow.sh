@@ -89,7 +89,7 @@ cut "$b"
 gone save 30 "^fsdp: (rank|ranks) .* \($b\): no sign of life for 3 s: "
 
 # In the middle of the text, before the first step.
-seq -f 'a line of text, number %.0f, that a tokenizer takes a while for' 2000000 >long.txt
+seq -f 'a line of text, number %.0f, that a tokenizer takes a while for' 5000000 >long.txt
 job set_up 2,2 data.train=long.txt data.cache_dir=none &
 until_ranks "$b" || fail "set_up: no ranks"
 sleep 2
@@ -102,12 +102,16 @@ crash "$b"
 gone crashed 30 "^fsdp: ranks 2, 3 \($b\): no sign of life for 3 s: the host is down, or the network"
 
 # ---- a slow host ----------------------------------------------------------------------------------
+# Its ranks share a core with six who never sleep; stopped and started again they would also wait for each other.
 job slow 2,2 model.hidden_size=128 data.sequence_length=128 train.batch=32 train.steps=40 &
 until_lines slow 3 || fail "slow: no steps"
-ranks=$(left "$b" | xargs ps -o pid=,comm= -p | sed -n 's/ fsdp.*//p')
-while [ -n "$(left "$a")" ]; do  # short stops: each phase of each step has some
-  for i in {1..20}; do kill -STOP $ranks; sleep 0.03; kill -CONT $ranks; sleep 0.005; done 2>/dev/null
-done
+ranks_on() { left "$1" | xargs ps -o pid=,comm= -p | sed -n 's/ fsdp.*//p'; }
+for pid in $(ranks_on "$a"); do taskset -apc 0 "$pid"; done >/dev/null
+for pid in $(ranks_on "$b"); do taskset -apc 1 "$pid"; done >/dev/null
+hogs=""
+for i in {1..6}; do taskset -c 1 bash -c 'while :; do :; done' & hogs+=" $!"; done
+while [ -n "$(left "$a")" ]; do sleep 0.2; done
+kill $hogs
 wait
 grep -qE "^note: host $b was waited for in (forward|backward): " slow.log || { fail "slow: the host is not named"; cat slow.log; }
 grep -q "^note: host $a was" slow.log && fail "slow: the other host is named"

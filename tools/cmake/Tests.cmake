@@ -33,7 +33,9 @@ if(SANITIZE)
        "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1" "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 set(slow_factor 1)
-if(SANITIZE)
+if(SANITIZE STREQUAL "thread")
+  set(slow_factor 15)  # plan/validation: 15 s without, 10 minutes with it
+elseif(SANITIZE)
   set(slow_factor 5)
 endif()
 
