@@ -34,7 +34,7 @@ if(SANITIZE)
 endif()
 set(slow_factor 1)
 if(SANITIZE STREQUAL "thread")
-  set(slow_factor 15)  # plan/validation: 15 s without, 10 minutes with it
+  set(slow_factor 30)  # plan/validation: 15 s without, more than 10 minutes with it
 elseif(SANITIZE)
   set(slow_factor 5)
 endif()
