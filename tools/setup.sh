@@ -110,8 +110,8 @@ install_cuda() {
   if [ "$1" = --cuda ]; then  # --cuda-compiler may build for other machines
     driver=$(driver_cuda)
     if [ -z "$driver" ] && command -v nvidia-smi >/dev/null; then
-      echo "setup: nvidia-smi is here, but no NVIDIA driver answers: what is installed is what a machine without a" \
-           "driver gets, CUDA $major"
+      echo "setup: nvidia-smi is here, but no NVIDIA driver answers: CUDA $major is installed, as on a machine" \
+           "without a driver"
     fi
     can_run "$major" "${driver:-$major}" "$what" || return 1
   fi

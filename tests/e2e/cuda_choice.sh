@@ -4,7 +4,7 @@
 # Environment: SOURCE the repository.
 source "$(dirname "$0")/../support/e2e.sh"
 folder=$scratch
-unset CUDA CUDA_ARCH CUDAARCHS MAKEFLAGS MAKELEVEL NVCC KINDS GPUS SMI DRIVER  # of whoever runs this test, as .ci/run does
+unset CUDA CUDA_ARCH CUDAARCHS MAKEFLAGS MAKELEVEL NVCC KINDS GPUS SMI DRIVER  # .ci/run exports some of them
 mkdir -p bin tools build
 stand_in() {  # NAME: the script is on stdin
   { echo '#!/usr/bin/env bash'; cat; } >"$1"

@@ -102,7 +102,8 @@ crash "$b"
 gone crashed 30 "^fsdp: ranks 2, 3 \($b\): no sign of life for 3 s: the host is down, or the network"
 
 # ---- a slow host ----------------------------------------------------------------------------------
-# Its ranks share a core with six who never sleep; stopped and started again they would also wait for each other.
+# The ranks of the slow host share a core with six busy loops. Ranks that are stopped and started again would also
+# wait for each other.
 job slow 2,2 model.hidden_size=128 data.sequence_length=128 train.batch=32 train.steps=40 &
 until_lines slow 3 || fail "slow: no steps"
 ranks_on() { left "$1" | xargs ps -o pid=,comm= -p | sed -n 's/ fsdp.*//p'; }

@@ -143,7 +143,7 @@ foreach(script IN LISTS scripts)
   elseif(name MATCHES "^(bench|explain_compare|launch|train_mpi|verify_fsdp|verify_models)$")
     fsdp_entry(e2e/${name} e2e 300 2 bash ${script})  # keeps two cores busy, or measures
   else()
-    fsdp_entry(e2e/${name} e2e 300 1 bash ${script})  # one core's work at the most: it waits for processes to start
+    fsdp_entry(e2e/${name} e2e 300 1 bash ${script})  # mostly waits for processes to start and end
   endif()
 endforeach()
 fsdp_entry(real/walk e2e 120 1 bash ${tests}/real/walk.sh)
