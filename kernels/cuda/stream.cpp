@@ -124,8 +124,9 @@ void CudaStream::gate() {
   });
   const CUresult result =
       wait_value(handle_, reinterpret_cast<CUdeviceptr>(opened_), number, CU_STREAM_WAIT_VALUE_GEQ);
-  FSDP_CHECK(result == CUDA_SUCCESS, "[cuda] cuStreamWaitValue32: error {}",
-             static_cast<int>(result));
+  if (result != CUDA_SUCCESS) {  // the driver's numbers are the runtime's (driver_types.h)
+    fail_call(static_cast<cudaError_t>(result), "cuStreamWaitValue32", __FILE__, __LINE__);
+  }
 }
 
 }  // namespace fsdp::cuda

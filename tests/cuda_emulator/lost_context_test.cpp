@@ -55,6 +55,23 @@ TEST_CASE("a kernel that failed loses the context, until the emulator is configu
   }
 }
 
+TEST_CASE("a gate that the driver refuses tells of the fault, as a call of the runtime does") {
+  const emulator::Configured configured(with_fault(1));
+  CudaBackend gpu;
+  cpu::CpuBackend host;
+  const EventPtr done = host.record(host.compute_stream());
+  sum(gpu, Tensor::zeros(gpu, {3}, DType::kF32));
+  error_of([&] { gpu.synchronize(gpu.compute_stream()); });
+  std::string told;
+  try {
+    gpu.wait(gpu.compute_stream(), done);
+  } catch (const cuda::DeviceError& error) {
+    told = error.what();
+  }
+  CHECK(told.starts_with("[cuda] cuStreamWaitValue32: cudaErrorLaunchFailure: "));
+  CHECK(told.find(kFault) != std::string::npos);
+}
+
 TEST_CASE("the error of an operation passes destructors that release memory and end spans") {
   for (const bool traced : {false, true}) {
     const emulator::Configured configured(with_fault(1));

@@ -77,9 +77,11 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
       if (faulty) fail("an illegal memory access was encountered");
       by_name = run_grid(grid, block, shared_bytes, kernel, limit, function);
     } catch (const std::exception& error) {
-      context().lose();
-      const std::lock_guard lock(device().mutex);
-      device().last_failure = error.what();
+      {
+        const std::lock_guard lock(device().mutex);
+        device().last_failure = error.what();
+      }
+      context().lose();  // from here on other threads ask for the text
       throw;
     }
     const std::lock_guard lock(device().mutex);
