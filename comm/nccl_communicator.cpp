@@ -175,6 +175,18 @@ class NcclBuffer final : public CommBuffer {
 
 // ---------------------------------------------------------------------------- Life
 
+// What helps where `said`, NCCL's text of its error, tells of an allocation: its status is that of
+// any error of CUDA. The texts of NCCL 2.18 to 2.30: checks.h, cudawrap.h, alloc.h.
+static std::string_view advice_on(std::string_view said) {
+  for (const std::string_view text :
+       {"out of memory", "Failed to CUDA calloc", "Failed to CUDA malloc"}) {
+    if (said.find(text) == said.npos) continue;
+    return "; where the GPU has too little free memory (nvidia-smi says who holds it), "
+           "runtime.gpu_transport: host does without NCCL";
+  }
+  return "";
+}
+
 void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what) const {
   const auto begin = std::chrono::steady_clock::now();
   while (result == nccl::kInProgress) {
@@ -192,7 +204,7 @@ void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what
   if (result == nccl::kSuccess) return;
   const std::string said =
       watchdog.call(what, [&] { return std::string(library.last_error(comm)); });
-  fail("[nccl] {}: {}: {}", what, library.error_string(result), said);
+  fail("[nccl] {}: {}: {}{}", what, library.error_string(result), said, advice_on(said));
 }
 
 // Not freed in an error: NCCL's thread may write to it when ranks come after all. A function of its

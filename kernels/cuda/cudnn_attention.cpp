@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/tensor.h"
+#include "kernels/cuda/check.h"
 #include "kernels/cuda/workspace.h"
 
 namespace fsdp::cuda {
@@ -151,8 +152,13 @@ struct CudnnAttention::Pointers {
   }
 };
 
+static void check_on_gpu(dnn::Status status, const char* call) {
+  if (status != dnn::kSuccess) throw_fault(fmt::format("cudnn{}", call), __FILE__, __LINE__);
+  dnn::check(status, call);
+}
+
 CudnnAttention::CudnnAttention(const CudaOptions& options) : options_(options) {
-  dnn::check(dnn::library().create(&handle_), "Create");
+  check_on_gpu(dnn::library().create(&handle_), "Create");
 }
 
 CudnnAttention::~CudnnAttention() {
@@ -177,6 +183,7 @@ const CudnnPieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
   if (fresh) {
     place->second = cut_for_cudnn(whole, {.handle = handle_},
                                   static_cast<int64_t>(options_.attention_workspace));
+    if (!place->second.plan) throw_fault("cudnnBackendFinalize", __FILE__, __LINE__);
   }
   return place->second;
 }
@@ -201,7 +208,7 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
   // read while the plan is being started
   float numbers[] = {static_cast<float>(scale), -std::numeric_limits<float>::infinity(),
                      static_cast<float>(whole.window), 1.0f};
-  dnn::check(dnn::library().set_stream(handle_, op.stream()), "SetStream");
+  check_on_gpu(dnn::library().set_stream(handle_, op.stream()), "SetStream");
   const int64_t rest_bytes = pieces.rest ? pieces.rest->workspace_bytes() : 0;
   const Workspace<std::byte> workspace(op, std::max(pieces.plan->workspace_bytes(), rest_bytes));
   const Workspace<std::byte> sums(op, pieces.sums_bytes);  // of dq
@@ -226,7 +233,7 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
       const dnn::Plan& plan = shorter ? *pieces.rest : *pieces.plan;
       const dnn::Status status = plan.run(handle_, bindings, workspace.data());
       op.started(cudaGetLastError(), "cudnnBackendExecute");  // first: it says more than the status
-      dnn::check(status, "BackendExecute");
+      check_on_gpu(status, "BackendExecute");
       ++runs_;
     }
   }

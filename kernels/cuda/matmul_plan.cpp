@@ -2,6 +2,7 @@
 // [Note: rows and columns] in the header and [Note: whose choice counts] in matmul_choices.h.
 #include "kernels/cuda/matmul_plan.h"
 
+#include "kernels/cuda/check.h"
 #include "kernels/cuda/matmul_choices.h"
 #include "kernels/cuda/matmul_timing.h"
 
@@ -9,8 +10,9 @@ namespace fsdp::cuda {
 namespace {
 
 void check(lt::Status status, const char* call) {
-  FSDP_CHECK(status == lt::kSuccess, "[matmul] {}: status {} of cuBLASLt", call,
-             static_cast<int>(status));
+  if (status == lt::kSuccess) return;
+  throw_fault(fmt::format("cublasLt{}", call), __FILE__, __LINE__);
+  fail("[matmul] {}: status {} of cuBLASLt", call, static_cast<int>(status));
 }
 
 cudaDataType type_of(DType dtype) {
@@ -104,6 +106,9 @@ bool MatmulPlan::ask(lt::Handle handle, size_t workspace_limit, int wanted) {
   candidates_.resize(static_cast<size_t>(wanted));
   const lt::Status status = lt::library().heuristic(handle, desc_, a_, b_, d_, d_, preference,
                                                     wanted, candidates_.data(), &found);
+  if (status != lt::kSuccess && status != lt::kNotSupported) {
+    throw_fault("cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
+  }
   candidates_.resize(status == lt::kSuccess ? static_cast<size_t>(found) : 0);
   std::erase_if(candidates_, [](const auto& each) { return each.state != lt::kSuccess; });
   return !candidates_.empty();

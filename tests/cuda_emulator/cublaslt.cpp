@@ -45,7 +45,7 @@ struct MatrixLayoutContent {
 
 namespace {
 
-constexpr Status kInvalidValue = static_cast<Status>(7);
+constexpr Status kNotInitialized = static_cast<Status>(1), kInvalidValue = static_cast<Status>(7);
 constexpr size_t kWorkspaceBytes = 4096;
 constexpr int kAlgorithms = 4;
 
@@ -267,6 +267,7 @@ Status preference_set(Preference preference, PreferenceAttribute attribute, cons
 Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, MatrixLayout,
                  MatrixLayout d, Preference preference, int wanted, HeuristicResult* results,
                  int* found) {
+  if (emulator::context_lost()) return kNotInitialized;
   const uint64_t m = desc->transpose_a ? a->columns : a->rows;
   const uint64_t k = desc->transpose_a ? a->rows : a->columns;
   const uint64_t n = desc->transpose_b ? b->rows : b->columns;
@@ -328,6 +329,7 @@ const Library& library() {
       .create =
           [](Handle* handle) {
             emulator::wait_for_streams();  // it takes memory of the device
+            if (emulator::context_lost()) return kNotInitialized;
             return make(handle);
           },
       .destroy = destroy<HandleContent>,

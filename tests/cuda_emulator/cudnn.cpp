@@ -270,6 +270,7 @@ Status finalize_others(DescriptorContent& d) {
       if (config->type != kEngineConfig || config->engine == 0) {
         return refuse(kBadParameter, "a plan without an engine");
       }
+      if (emulator::context_lost()) return refuse(kExecutionFailed, "");
       if (config->engine == kBrokenEngine) return refuse(kNotSupported, "compilation failed");
       d.graph = config->graph;
       d.engine = config->engine;
@@ -424,6 +425,7 @@ const Library& library() {
       .create =
           [](Handle* handle) {
             if (emulator::settings().without_cudnn) return refuse(kNotSupported, "left out");
+            if (emulator::context_lost()) return refuse(kExecutionFailed, "");
             *handle = new HandleContent;
             return kSuccess;
           },

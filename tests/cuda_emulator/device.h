@@ -149,6 +149,7 @@ cudaError_t waiting(F wait) {
     wait();
     return in_context();
   } catch (const std::exception& error) {
+    if (context().lost()) return in_context();  // what was first stays
     const std::lock_guard lock(device().mutex);
     device().last_failure = error.what();
     return returned(cudaErrorLaunchFailure);

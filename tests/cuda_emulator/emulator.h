@@ -89,6 +89,8 @@ Counts counts();
 
 // Of a library that, as the driver does, waits for the device.
 void wait_for_streams();
+// What a library meets as well: whether a kernel has failed, so that nothing works on the device.
+bool context_lost();
 
 // Places of barriers and waits that have been reached so far, in order of their names.
 std::vector<std::string> places();

@@ -43,6 +43,11 @@ lost bench_step "$FSDP_EMULATED" bench step --batch 1 --seq 16 --steps 2 "${gpu[
 # While the values are made: the other rank may stand in a collective that this one does not reach.
 lost first_kernel "$FSDP_EMULATED" train --config config.yaml "${gpu[@]}" --local-ranks 2 --share-gpus \
   --set fsdp.offload=all "runtime.run_dir=$scratch/first_kernel"
+# Before the first collective of NCCL, and between two.
+for fault in 1 9 400; do
+  CUDA_EMULATOR_FAULT=$fault lost "nccl$fault" "$FSDP_EMULATED" train --config config.yaml "${gpu[@]}" --local-ranks 2 \
+    --share-gpus --gpu-transport nccl --set "runtime.run_dir=$scratch/nccl$fault"
+done
 unset CUDA_EMULATOR_FAULT
 
 # One of two processes.

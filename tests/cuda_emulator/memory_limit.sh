@@ -43,14 +43,17 @@ refused 'this run needs .*, the limit is [0-9.]+ GiB \(.* of free memory of emul
 # What NCCL takes is measured: when its communicators are made, and once a step has connected them.
 on_nccl=(--local-ranks 2 --gpu-transport nccl --config config.yaml)
 CUDA_EMULATOR_NCCL_MIB=8 "$FSDP_EMULATED" train "${on_nccl[@]}" --set runtime.run_dir=nccl >log 2>&1 || fail "over NCCL: $(cat log)"
-grep -qE "^GPU memory: 2.00 GiB free before NCCL's communicators, which took [0-9.]+ MiB$" log ||
+grep -qE "^GPU memory: at least 2.00 GiB free per rank before NCCL's communicators, which took at most [0-9.]+ MiB$" log ||
   fail "nothing is said of the communicators: $(cat log)"
-grep -qE '^GPU memory: NCCL and the libraries of kernels hold [0-9.]+ MiB after the first step; 800.00 MiB were assumed$' log ||
+grep -qE "^GPU memory: NCCL and the libraries of kernels hold at most [0-9.]+ MiB per rank after the first step; 800.00 MiB were assumed$" log ||
   fail "nothing is said of what a step has connected: $(cat log)"
-took() { sed -nE "s/^GPU memory: .*($1) ([0-9]+)\\.[0-9]+ MiB.*/\\2/p" log; }
+took() { sed -nE "s/^GPU memory: .*($1) at most ([0-9]+)\\.[0-9]+ MiB.*/\\2/p" log; }
 # 7 communicators of each rank, whose GPU is the same; 5 of them have collectives in a step.
 [ "$(took took)" = 112 ] && [ "$(took hold)" = 192 ] || fail "$(took took) and $(took hold) MiB"
 CUDA_EMULATOR_NCCL_MIB=120 "$FSDP_EMULATED" train "${on_nccl[@]}" --set runtime.run_dir=full model.hidden_size=608 >log 2>&1
 [ $? = 12 ] && grep -qE "^fsdp: this run needs [0-9.]+ MiB per rank, but NCCL's communicators have left [0-9.]+ MiB of its GPU" log ||
   fail "a run that NCCL leaves no room: $(cat log)"
+CUDA_EMULATOR_NCCL_MIB=900 "$FSDP_EMULATED" train "${on_nccl[@]}" --set runtime.run_dir=none >log 2>&1
+[ $? = 1 ] && grep -qE "^fsdp: .*\[nccl\] .*: Failed to CUDA calloc [0-9]+ bytes; where the GPU has too little free memory .*, runtime.gpu_transport: host does without NCCL$" log ||
+  fail "communicators that find no memory: $(cat log)"
 exit "$failed"

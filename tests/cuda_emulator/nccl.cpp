@@ -59,6 +59,7 @@ struct Meeting {
 std::mutex mutex;  // of the meetings, and the life of communicators that come into being
 std::map<std::string, std::shared_ptr<Meeting>> meetings;
 std::set<Comm> alive;
+std::string warned = "the emulator was told to say so";  // NCCL's last one of the process
 
 std::shared_ptr<GroupState> make_state(int size) {
   constexpr std::align_val_t kAlign{64};
@@ -97,10 +98,24 @@ std::unique_ptr<CommContent> arrive(const std::string& identity, int expected, A
       CommContent{meeting, self, identity + "/" + std::to_string(self.color)});
 }
 
+Result warn(std::string text) {
+  const std::lock_guard lock(mutex);
+  warned = std::move(text);
+  return kUnhandledCudaError;
+}
+
+// Where a kernel has failed NCCL's own calls of CUDA fail, each with the text of it (checks.h).
+Result on_device() {
+  if (!emulator::context_lost()) return kSuccess;
+  return warn(std::string("Cuda failure '") + cudaGetErrorString(cudaErrorLaunchFailure) + "'");
+}
+
 Result take_buffer(void** buffer) {
+  if (const Result found = on_device(); found != kSuccess) return found;
   const uint64_t bytes = emulator::settings().nccl_bytes;
   if (bytes == 0) return kSuccess;
-  return cudaMalloc(buffer, bytes) == cudaSuccess ? kSuccess : kUnhandledCudaError;
+  if (cudaMalloc(buffer, bytes) == cudaSuccess) return kSuccess;
+  return warn("Failed to CUDA calloc " + std::to_string(bytes) + " bytes");
 }
 
 Comm give(std::unique_ptr<CommContent> comm) {
@@ -223,6 +238,7 @@ Result abort(Comm comm) {
 Result may_collect(Comm comm, Collective collective) {
   if (const auto hook = emulator::settings().nccl_call) hook();
   if (!usable(comm)) return kInvalidArgument;
+  if (const Result found = on_device(); found != kSuccess) return found;
   const auto [buffer, fresh] = comm->connected_with.try_emplace(collective, nullptr);
   return fresh ? take_buffer(&buffer->second) : kSuccess;
 }
@@ -342,7 +358,13 @@ const Library& library() {
           [](Result result) {
             return result == kUnhandledCudaError ? "unhandled cuda error" : "an error of NCCL";
           },
-      .last_error = [](Comm) { return "the emulator was told to say so"; },
+      .last_error =
+          [](Comm) {
+            thread_local std::string text;
+            const std::lock_guard lock(mutex);
+            text = warned;
+            return text.c_str();
+          },
       .all_gather = all_gather,
       .reduce_scatter = reduce_scatter,
       .all_reduce = all_reduce,

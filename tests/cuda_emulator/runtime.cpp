@@ -109,6 +109,8 @@ Counts counts() { return own_counts; }
 
 void wait_for_streams() { wait_implicitly(); }
 
+bool context_lost() { return context().lost(); }
+
 void see_devices(std::vector<int> of_machine) { visible_devices = std::move(of_machine); }
 
 void spend(int64_t ns) { clock_ahead_ns += ns; }

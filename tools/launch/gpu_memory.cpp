@@ -9,26 +9,28 @@
 
 namespace fsdp::tools {
 
-size_t GpuMemory::left(size_t held) const {
+using Reading = GpuMemory::Reading;
+
+Reading GpuMemory::read(size_t held) const {
   const cuda::FreeMemory now = cuda::free_memory(device_);
-  return now.bytes + now.pool - now.pool_used + held;
-}
-
-size_t GpuMemory::taken_by_libraries(size_t held) const {
   const size_t all = before_.bytes + before_.pool - before_.pool_used;
-  return all - std::min(all, left(held));
+  const size_t left = now.bytes + now.pool - now.pool_used + held;
+  return {.free_before = before_.bytes, .left = left, .taken = all - std::min(all, left)};
 }
 
-std::string GpuMemory::after_communicators(size_t held) const {
-  return fmt::format("GPU memory: {} free before NCCL's communicators, which took {}",
-                     byte_size_text(before_.bytes), byte_size_text(taken_by_libraries(held)));
-}
-
-std::string GpuMemory::after_step(size_t held, size_t assumed) const {
-  const size_t taken = taken_by_libraries(held);
+std::string after_communicators(const std::vector<Reading>& of_ranks) {
+  const size_t free = std::ranges::min(of_ranks, {}, &Reading::free_before).free_before;
+  const size_t taken = std::ranges::max(of_ranks, {}, &Reading::taken).taken;
   return fmt::format(
-      "{}GPU memory: NCCL and the libraries of kernels hold {} after the first step; {} were "
-      "assumed{}",
+      "GPU memory: at least {} free per rank before NCCL's communicators, which took at most {}",
+      byte_size_text(free), byte_size_text(taken));
+}
+
+std::string after_step(const std::vector<Reading>& of_ranks, size_t assumed) {
+  const size_t taken = std::ranges::max(of_ranks, {}, &Reading::taken).taken;
+  return fmt::format(
+      "{}GPU memory: NCCL and the libraries of kernels hold at most {} per rank after the first "
+      "step; {} were assumed{}",
       taken > assumed ? "warning: " : "", byte_size_text(taken), byte_size_text(assumed),
       taken > assumed ? ", so that a run may find too little: runtime.memory_limit limits it" : "");
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/cuda_devices.h"
 
@@ -14,16 +15,21 @@ class GpuMemory {
  public:
   explicit GpuMemory(int device) : device_(device), before_(cuda::free_memory(device)) {}
 
+  struct Reading {           // bytes
+    size_t free_before = 0;  // when the GpuMemory was made
+    size_t left = 0;         // that the rank may hold, with what it holds
+    size_t taken = 0;        // by libraries, since the GpuMemory was made
+  };
   // `held`: by this rank, as its ledger counts; NCCL's buffers are not of the pool.
-  size_t left(size_t held) const;  // that this rank may hold, with what it holds
-  std::string after_communicators(size_t held) const;
-  std::string after_step(size_t held, size_t assumed) const;  // `assumed`: bytes for NCCL
+  Reading read(size_t held) const;
 
  private:
-  size_t taken_by_libraries(size_t held) const;  // bytes, since this was made
-
   int device_;
   cuda::FreeMemory before_;
 };
+
+// What is said of the ranks' readings. `assumed`: bytes for NCCL.
+std::string after_communicators(const std::vector<GpuMemory::Reading>& of_ranks);
+std::string after_step(const std::vector<GpuMemory::Reading>& of_ranks, size_t assumed);
 
 }  // namespace fsdp::tools

@@ -152,6 +152,7 @@ class TrainingRun {
   MemoryLimit least_of_all(const MemoryLimit& mine);
   MemoryLimit limit_of_host(const std::string& wanted);
   MemoryLimit limit_of_gpu(const std::string& wanted);
+  std::vector<GpuMemory::Reading> gpu_memory_of_ranks();
   void keep_to_what_nccl_left();
   void tell_what_libraries_took();
   void refuse(const PredictedData& data, const data::Tokenizer& tokenizer,

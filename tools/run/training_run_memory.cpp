@@ -65,12 +65,18 @@ MemoryLimit TrainingRun::limit_of_gpu(const std::string& wanted) {
   return least_of_all(memory_limit(wanted, share));
 }
 
+// Collective.
+std::vector<GpuMemory::Reading> TrainingRun::gpu_memory_of_ranks() {
+  const size_t held = session_->backend().ledger().usage().total_current;
+  return comm::exchange_values(rank_.world, gpu_memory_->read(held));
+}
+
 // Communicators are made before anything large. Collective.
 void TrainingRun::keep_to_what_nccl_left() {
   if (!gpu_memory_) return;
-  const size_t held = session_->backend().ledger().usage().total_current;
-  say(gpu_memory_->after_communicators(held));
-  const size_t left = least_of_all({gpu_memory_->left(held), ""}).bytes;
+  const std::vector<GpuMemory::Reading> readings = gpu_memory_of_ranks();
+  say(after_communicators(readings));
+  const size_t left = std::ranges::min(readings, {}, &GpuMemory::Reading::left).left;
   limit_ = std::min(limit_, left);
   if (needed_ <= left) return;
   throw AgreedError(fmt::format("this run needs {} per rank, but NCCL's communicators have left {} "
@@ -79,11 +85,12 @@ void TrainingRun::keep_to_what_nccl_left() {
                     status::kDoesNotFit);
 }
 
+// Collective.
 void TrainingRun::tell_what_libraries_took() {
   if (!gpu_memory_) return;
   Backend& backend = session_->backend();
   backend.synchronize(backend.compute_stream());  // what the step gave back is given back
-  say_beside(gpu_memory_->after_step(backend.ledger().usage().total_current, kNcclBytes));
+  say_beside(after_step(gpu_memory_of_ranks(), kNcclBytes));
   gpu_memory_.reset();
 }
 
