@@ -175,24 +175,14 @@ class NcclBuffer final : public CommBuffer {
 
 // ---------------------------------------------------------------------------- Life
 
-// What helps where `said`, NCCL's text of its error, tells of an allocation: its status is that of
-// any error of CUDA. The texts of NCCL 2.18 to 2.30: checks.h, cudawrap.h, alloc.h.
-static std::string_view advice_on(std::string_view said) {
-  for (const std::string_view text :
-       {"out of memory", "Failed to CUDA calloc", "Failed to CUDA malloc"}) {
-    if (said.find(text) == said.npos) continue;
-    return "; where the GPU has too little free memory (nvidia-smi says who holds it), "
-           "runtime.gpu_transport: host does without NCCL";
-  }
-  return "";
-}
-
 void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what) const {
   const auto begin = std::chrono::steady_clock::now();
   while (result == nccl::kInProgress) {
     const auto waited = std::chrono::steady_clock::now() - begin;
-    FSDP_CHECK(waited < options.timeout, "[nccl] {}: not all ranks came within {} s", what,
-               std::chrono::duration<double>(options.timeout).count());
+    if (waited >= options.timeout) {
+      throw MachineError(fmt::format("[nccl] {}: not all ranks came within {} s", what,
+                                     std::chrono::duration<double>(options.timeout).count()));
+    }
     result = watchdog.call(what, [&] {
       nccl::Result state = nccl::kSuccess;
       const nccl::Result asked = library.async_error(comm, &state);
@@ -202,9 +192,10 @@ void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what
     waited < kSpins ? std::this_thread::yield() : std::this_thread::sleep_for(kAsks);
   }
   if (result == nccl::kSuccess) return;
-  const std::string said =
-      watchdog.call(what, [&] { return std::string(library.last_error(comm)); });
-  fail("[nccl] {}: {}: {}{}", what, library.error_string(result), said, advice_on(said));
+  const std::string told = watchdog.call(what, [&] { return told_by_nccl(library, result, comm); });
+  const std::string message = fmt::format("[nccl] {}: {}", what, told);
+  if (result == nccl::kInvalidArgument || result == nccl::kInvalidUsage) throw Error(message);
+  throw MachineError(message);
 }
 
 // Not freed in an error: NCCL's thread may write to it when ranks come after all. A function of its
@@ -308,8 +299,13 @@ void NcclCommunicator::run(Stream& stream, std::string_view what, F call) {
   // The first of a kind connects the ranks for it: NCCL takes buffers for that.
   if (group_->connected.insert(what).second) stream.backend().give_back_unused();
   EventPtr begun = stream.backend().record(stream);
-  job_->settle(group_->comm(), job_->watchdog.call(name(), [&] { return call(native); }),
-               fmt::format("{} {}", what, name()));
+  try {
+    job_->settle(group_->comm(), job_->watchdog.call(name(), [&] { return call(native); }),
+                 fmt::format("{} {}", what, name()));
+  } catch (const MachineError&) {
+    stream.backend().record(stream);  // after a fault of the GPU this tells of it
+    throw;
+  }
   group_->last = stream.backend().record(stream);
   const IssuedCall issued = issued_call();
   job_->watchdog.watch({issued.ring, issued.sequence, std::move(begun), group_->last});

@@ -17,6 +17,7 @@ enum Result : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
   kInvalidArgument = 4,
+  kInvalidUsage = 5,
   kRemoteError = 6,
   kInProgress = 7
 };

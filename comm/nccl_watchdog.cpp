@@ -2,6 +2,7 @@
 #include "comm/nccl_watchdog.h"
 
 #include <algorithm>
+#include <array>
 
 namespace fsdp::comm {
 namespace {
@@ -17,6 +18,20 @@ std::string text_of(const NcclWatchdog::Call& call) {
 }
 
 }  // namespace
+
+// NCCL's status for an allocation is that of any error of CUDA, so its words are looked at:
+// checks.h, cudawrap.h and alloc.h of NCCL 2.18 to 2.30. The last two come after any failure of the
+// call.
+std::string told_by_nccl(const nccl::Library& library, nccl::Result result, nccl::Comm comm) {
+  const std::string said = library.last_error(comm);
+  const bool allocation = std::ranges::any_of(
+      std::array{"out of memory", "Failed to CUDA calloc", "Failed to CUDA malloc"},
+      [&](const char* text) { return said.find(text) != said.npos; });
+  return fmt::format("{}: {}{}", library.error_string(result), said,
+                     allocation ? "; where the GPU has too little free memory (nvidia-smi says who "
+                                  "holds it), runtime.gpu_transport: host does without NCCL"
+                                : "");
+}
 
 NcclWatchdog::NcclWatchdog(const nccl::Library& library, std::chrono::milliseconds timeout,
                            Failed failed)
@@ -111,8 +126,7 @@ std::optional<std::string> NcclWatchdog::look_at(const Group& group) const {
   const nccl::Result asked = library_.async_error(group.comm, &state);
   const nccl::Result worst = asked != nccl::kSuccess ? asked : state;
   if (worst == nccl::kSuccess || worst == nccl::kInProgress) return std::nullopt;
-  return fmt::format("{}: {}: {}", group.name, library_.error_string(worst),
-                     library_.last_error(group.comm));
+  return fmt::format("{}: {}", group.name, told_by_nccl(library_, worst, group.comm));
 }
 
 }  // namespace fsdp::comm

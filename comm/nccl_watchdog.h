@@ -21,8 +21,12 @@
 #include "comm/nccl_library.h"
 #include "comm/patience.h"
 #include "core/backend.h"
+#include "core/machine_error.h"
 
 namespace fsdp::comm {
+
+// "what failed: NCCL's words", with what helps where they tell of an allocation.
+std::string told_by_nccl(const nccl::Library& library, nccl::Result result, nccl::Comm comm);
 
 class NcclWatchdog {
  public:
@@ -43,13 +47,13 @@ class NcclWatchdog {
     EventPtr done;   // recorded after it
   };
   void watch(Call call);
-  void check(const std::string& name) const;  // throws Error(reason) once it has given up
+  void check(const std::string& name) const;  // throws MachineError(reason) once it has given up
   // Calls `f`, which uses a communicator, under the lock that aborting takes: an aborted one is
   // freed. It must not wait. Throws as check() does.
   template <typename F>
   auto call(std::string_view name, F f) const {
     const std::lock_guard lock(mutex_);
-    FSDP_CHECK(reason_.empty(), "[nccl] {}: {}", name, reason_);
+    if (!reason_.empty()) throw MachineError(fmt::format("[nccl] {}: {}", name, reason_));
     return f();
   }
 

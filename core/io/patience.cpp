@@ -5,6 +5,10 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <new>
+#include <system_error>
+
+#include "core/machine_error.h"
 
 namespace fsdp {
 
@@ -18,6 +22,16 @@ bool is_transient(int error) {
 bool is_of_machine(int error) {
   constexpr std::array kOthers = {ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE, ENOMEM, ESHUTDOWN};
   return is_transient(error) || std::find(kOthers.begin(), kOthers.end(), error) != kOthers.end();
+}
+
+bool is_of_machine(const std::exception& error) {
+  if (const auto* of_file = dynamic_cast<const SystemError*>(&error)) {
+    return is_of_machine(of_file->code());
+  }
+  if (const auto* of_system = dynamic_cast<const std::system_error*>(&error)) {
+    return is_of_machine(of_system->code().value());
+  }
+  return dynamic_cast<const MachineError*>(&error) || dynamic_cast<const std::bad_alloc*>(&error);
 }
 
 std::chrono::milliseconds pause_before_retry(const IoPatience& patience, int64_t retry) {

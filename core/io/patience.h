@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <thread>
 
@@ -21,6 +22,7 @@ struct IoPatience {
 bool is_transient(int error);
 // Whether no person's mistake makes this error (a wrong name, a missing permission).
 bool is_of_machine(int error);
+bool is_of_machine(const std::exception& error);
 std::chrono::milliseconds pause_before_retry(const IoPatience& patience, int64_t retry);
 
 // What `work` returns, which is called again after a SystemError that may pass. The last one is

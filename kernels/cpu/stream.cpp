@@ -7,12 +7,23 @@
 
 #include <pthread.h>
 
+#include "core/io/patience.h"
+#include "core/machine_error.h"
 #include "kernels/cpu/matmul.h"
 
 namespace fsdp::cpu {
 
+[[noreturn]] static void rethrow(const StreamError& error) {
+  if (error.of_machine) throw MachineError(error.message);
+  throw Error(error.message);
+}
+
+static StreamErrorPtr kept(const std::exception& error, const std::string& where) {
+  return std::make_shared<const StreamError>(where + error.what(), is_of_machine(error));
+}
+
 void CpuEvent::wait() {
-  if (const ErrorMessage error = block()) throw Error(*error);
+  if (const StreamErrorPtr error = block()) rethrow(*error);
 }
 
 bool CpuEvent::ready() const {
@@ -20,13 +31,13 @@ bool CpuEvent::ready() const {
   return done_;
 }
 
-ErrorMessage CpuEvent::block() const {
+StreamErrorPtr CpuEvent::block() const {
   std::unique_lock lock(mutex_);
   completed_.wait(lock, [&] { return done_; });
   return error_;
 }
 
-void CpuEvent::complete(ErrorMessage error) {
+void CpuEvent::complete(StreamErrorPtr error) {
   std::lock_guard lock(mutex_);  // held while notifying: a waiter may destroy the event
   error_ = std::move(error);
   done_ = true;
@@ -72,7 +83,7 @@ void CpuStream::push(Entry entry) {
 void CpuStream::enqueue(Task task) {
   if (options_.synchronous) {
     run(task);
-    if (const ErrorMessage error = std::exchange(error_, nullptr)) throw Error(*error);
+    if (const StreamErrorPtr error = std::exchange(error_, nullptr)) rethrow(*error);
   } else {
     push({std::move(task), nullptr});
   }
@@ -117,7 +128,7 @@ void CpuStream::run(Task& task) {
     task.run(worker);
   } catch (const std::exception& e) {
     const std::string scope = task.scope && !task.scope->empty() ? "[" + *task.scope + "] " : "";
-    error_ = std::make_shared<const std::string>(scope + task.name + ": " + e.what());
+    error_ = kept(e, scope + task.name + ": ");
   }
   if (task.trace) {
     task.trace->record({task.name, task.scope ? *task.scope : "", name(), task.enqueued_ns, begin,
@@ -138,14 +149,14 @@ void CpuStream::wait(const EventPtr& event) {
     return;
   }
   enqueue_control([this, event, recorded] {
-    ErrorMessage error;
+    StreamErrorPtr error;
     if (recorded) {
       error = recorded->block();
     } else {  // of another backend
       try {
         event->wait();
       } catch (const std::exception& e) {
-        error = std::make_shared<const std::string>(e.what());
+        error = kept(e, "");
       }
     }
     if (!error_) error_ = error;

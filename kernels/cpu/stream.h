@@ -21,7 +21,13 @@
 
 namespace fsdp::cpu {
 
-using ErrorMessage = std::shared_ptr<const std::string>;  // null: no error
+// An error as a stream keeps it. Not the exception itself: several threads would throw the one
+// object.
+struct StreamError {
+  std::string message;
+  bool of_machine = false;  // core/io/patience.h
+};
+using StreamErrorPtr = std::shared_ptr<const StreamError>;  // null: no error
 
 class CpuEvent final : public Event {
  public:
@@ -29,8 +35,8 @@ class CpuEvent final : public Event {
 
   void wait() override;  // blocks; rethrows the error of the stream it was recorded on
   bool ready() const override;
-  ErrorMessage block() const;  // blocks; returns the error
-  void complete(ErrorMessage error);
+  StreamErrorPtr block() const;  // blocks; returns the error
+  void complete(StreamErrorPtr error);
   const std::string& stream_name() const { return stream_name_; }
 
  private:
@@ -38,7 +44,7 @@ class CpuEvent final : public Event {
   mutable std::mutex mutex_;
   mutable std::condition_variable completed_;
   bool done_ = false;
-  ErrorMessage error_;
+  StreamErrorPtr error_;
 };
 
 // One entry of a stream's queue.
@@ -79,7 +85,7 @@ class CpuStream final : public Stream {
   PlannedScratch scratch_;  // of the host, which plans
   ThreadTeam team_;
   std::unique_ptr<MatmulCache> matmul_cache_;
-  ErrorMessage error_;  // the poison; touched by the worker only
+  StreamErrorPtr error_;  // the poison; touched by the worker only
 
   std::mutex mutex_;  // of the two below
   std::deque<Entry> queue_;

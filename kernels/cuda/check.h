@@ -2,37 +2,39 @@
 // kernels/cuda/launch.h.
 #pragma once
 
+#include <source_location>
 #include <string_view>
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/cuda_devices.h"
+#include "core/machine_error.h"
 
 namespace fsdp::cuda {
 
-// Throws DeviceError "[cuda] call: NAME: text (file:line)" and clears the error unless the context
-// is lost.
-[[noreturn]] inline void fail_call(cudaError_t error, std::string_view call, const char* file,
-                                   int line) {
+// "NAME: text of CUDA". Clears the error unless it is a fault, which nothing clears.
+inline std::string words_of(cudaError_t error) {
   (void)cudaGetLastError();
-  throw DeviceError(fmt::format("[cuda] {}: {}: {} ({}:{})", call, cudaGetErrorName(error),
-                                cudaGetErrorString(error), file, line));
+  const bool is_fault = cudaPeekAtLastError() != cudaSuccess;
+  return fmt::format("{}: {}{}", cudaGetErrorName(error), cudaGetErrorString(error),
+                     is_fault ? " (by this or an earlier kernel: runtime.synchronous=true or "
+                                "compute-sanitizer tells which)"
+                              : "");
 }
 
-// For whoever got an error from a library: it tells of a GPU's fault by a status that names none.
-// Throws as above if the context is lost.
-inline void throw_fault(std::string_view call, const char* file, int line) {
+// Throws MachineError "[cuda] call: words (file:line)" unless `error` is cudaSuccess.
+inline void check_call(cudaError_t error, std::string_view call,
+                       std::source_location at = std::source_location::current()) {
+  if (error == cudaSuccess) return;
+  throw MachineError(
+      fmt::format("[cuda] {}: {} ({}:{})", call, words_of(error), at.file_name(), at.line()));
+}
+
+// The GPU's fault, if it had one: a library tells of it by a status that does not name it.
+inline cudaError_t fault() {
   size_t free = 0, total = 0;
-  const cudaError_t fault = cudaMemGetInfo(&free, &total);  // as every call, it tells of a fault
-  if (fault != cudaSuccess) fail_call(fault, call, file, line);
+  return cudaMemGetInfo(&free, &total);  // as every call of the runtime, it fails after a fault
 }
 
 }  // namespace fsdp::cuda
 
-#define CUDA_CHECK(call)                                                    \
-  do {                                                                      \
-    const cudaError_t cuda_check_error = (call);                            \
-    if (cuda_check_error != cudaSuccess) [[unlikely]] {                     \
-      ::fsdp::cuda::fail_call(cuda_check_error, #call, __FILE__, __LINE__); \
-    }                                                                       \
-  } while (false)
+#define CUDA_CHECK(call) ::fsdp::cuda::check_call((call), #call)

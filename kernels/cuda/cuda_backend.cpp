@@ -49,11 +49,11 @@ DeviceInfo open_device(int device) {
   (void)cudaGetLastError();
   size_t free = 0, total = 0;
   (void)cudaMemGetInfo(&free, &total);
-  fail(
+  throw MachineError(fmt::format(
       "[allocate] {} bytes of {} on stream {}: out of memory ({} has {} MiB, {} MiB of them free "
       "outside the pool)\n{}",
       bytes, name_of(category), stream.name(), device.name, total >> 20, free >> 20,
-      ledger.table());
+      ledger.table()));
 }
 
 }  // namespace
@@ -117,6 +117,8 @@ CudnnAttention* CudaBackend::cudnn_attention() {
   if (cudnn_attention_) return cudnn_attention_.get();
   try {
     cudnn_attention_ = std::make_unique<CudnnAttention>(options_);
+  } catch (const MachineError&) {
+    throw;
   } catch (const Error& error) {
     if (options_.attention == AttentionChoice::kCudnn) throw;
     without_cudnn_ = true;
@@ -142,7 +144,7 @@ void* CudaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
   if (error == cudaErrorMemoryAllocation) {
     fail_allocation(bytes, category, stream, device_, ledger_);
   }
-  CUDA_CHECK(error);
+  check_call(error, "cudaMallocAsync");
   ledger_.add(category, bytes);
   return data;
 }

@@ -13,18 +13,13 @@
 
 namespace fsdp::cuda {
 
-// A call of CUDA's runtime that failed: it tells of the machine, and of no mistake of a person.
-class DeviceError : public Error {
- public:
-  using Error::Error;
-};
-
 struct DeviceCount {
   int devices = 0;
   std::string reason;  // why there are none: no driver, no GPU, built without CUDA
   // One for each GPU, the same in every process that sees it: "PCI address UUID". Parts of one GPU
   // (MIG) differ in the second word only.
   std::vector<std::string> ids = {};
+  bool of_machine = false;  // the reason is one that may pass: a fault, a service that starts
 };
 DeviceCount count_devices();  // never throws
 // Why no kernel of this program can run on the GPU: it has no code for it, or PTX that the driver

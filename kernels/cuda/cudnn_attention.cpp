@@ -153,7 +153,7 @@ struct CudnnAttention::Pointers {
 };
 
 static void check_on_gpu(dnn::Status status, const char* call) {
-  if (status != dnn::kSuccess) throw_fault(fmt::format("cudnn{}", call), __FILE__, __LINE__);
+  if (status != dnn::kSuccess) check_call(fault(), fmt::format("cudnn{}", call));
   dnn::check(status, call);
 }
 
@@ -183,7 +183,7 @@ const CudnnPieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
   if (fresh) {
     place->second = cut_for_cudnn(whole, {.handle = handle_},
                                   static_cast<int64_t>(options_.attention_workspace));
-    if (!place->second.plan) throw_fault("cudnnBackendFinalize", __FILE__, __LINE__);
+    if (!place->second.plan) check_call(fault(), "cuDNN's plan");
   }
   return place->second;
 }
@@ -232,8 +232,8 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
       const bool shorter = b + pieces.batch > whole.batch || h + pieces.kv_heads > whole.kv_heads;
       const dnn::Plan& plan = shorter ? *pieces.rest : *pieces.plan;
       const dnn::Status status = plan.run(handle_, bindings, workspace.data());
-      op.started(cudaGetLastError(), "cudnnBackendExecute");  // first: it says more than the status
-      check_on_gpu(status, "BackendExecute");
+      op.started(status == dnn::kSuccess ? cudaSuccess : fault(), "cudnnBackendExecute");
+      dnn::check(status, "BackendExecute");
       ++runs_;
     }
   }

@@ -85,7 +85,7 @@ DeviceCount count_devices() {
   if (error == cudaSuccess || error == cudaErrorNoDevice) {
     return {0, "the NVIDIA driver shows this process no GPU"};
   }
-  return {0, cudaGetErrorString(error)};
+  return {.reason = cudaGetErrorString(error), .of_machine = true};
 }
 
 std::string missing_code(int device) {

@@ -7,6 +7,7 @@
 // like any other; the two would have to know of each other across the tape. BGRAD stores its sum,
 // and gradients accumulate. What it would save, a read and a write of the activations per MLP, has
 // not been measured.
+#include "kernels/cuda/check.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/matmul_plan.h"
 
@@ -87,7 +88,7 @@ bool multiply(const Op& op, MatmulPlans& plans, const MatmulKind& kind,
   void* workspace = backend.allocate(op.cuda_stream(), bytes, MemoryCategory::kWorkspace);
   const lt::Status status = plan->run(plans.handle(), pointers, workspace, op.stream());
   backend.release(op.cuda_stream(), workspace, bytes, MemoryCategory::kWorkspace);
-  op.started(cudaGetLastError(), "cublasLtMatmul");  // first: it says more than the status
+  op.started(status == lt::kSuccess ? cudaSuccess : fault(), "cublasLtMatmul");
   FSDP_CHECK(status == lt::kSuccess, "[{}] cublasLtMatmul: status {}", op.describe(),
              static_cast<int>(status));
   return true;

@@ -11,7 +11,7 @@ namespace {
 
 void check(lt::Status status, const char* call) {
   if (status == lt::kSuccess) return;
-  throw_fault(fmt::format("cublasLt{}", call), __FILE__, __LINE__);
+  check_call(fault(), fmt::format("cublasLt{}", call));
   fail("[matmul] {}: status {} of cuBLASLt", call, static_cast<int>(status));
 }
 
@@ -107,7 +107,7 @@ bool MatmulPlan::ask(lt::Handle handle, size_t workspace_limit, int wanted) {
   const lt::Status status = lt::library().heuristic(handle, desc_, a_, b_, d_, d_, preference,
                                                     wanted, candidates_.data(), &found);
   if (status != lt::kSuccess && status != lt::kNotSupported) {
-    throw_fault("cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
+    check_call(fault(), "cublasLtMatmulAlgoGetHeuristic");
   }
   candidates_.resize(status == lt::kSuccess ? static_cast<size_t>(found) : 0);
   std::erase_if(candidates_, [](const auto& each) { return each.state != lt::kSuccess; });

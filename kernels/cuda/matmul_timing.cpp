@@ -52,7 +52,7 @@ class Scratch {
       data_ = nullptr;
       return;
     }
-    CUDA_CHECK(error);
+    check_call(error, "cudaMallocAsync");
     op.backend().ledger().add(MemoryCategory::kWorkspace, bytes);
   }
   ~Scratch() {

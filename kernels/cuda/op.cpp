@@ -1,6 +1,8 @@
 // Errors and spans of operations.
 #include "kernels/cuda/op.h"
 
+#include "kernels/cuda/check.h"
+
 namespace fsdp::cuda {
 
 Op::Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes)
@@ -32,10 +34,8 @@ void Op::started(cudaError_t error, std::string_view what, std::source_location 
     error = cudaStreamSynchronize(stream_.handle());
   }
   if (error == cudaSuccess) return;
-  (void)cudaGetLastError();
-  throw DeviceError(fmt::format("[{}] {}: {}: {} ({}:{})", describe(), what,
-                                cudaGetErrorName(error), cudaGetErrorString(error), at.file_name(),
-                                at.line()));
+  throw MachineError(fmt::format("[{}] {}: {} ({}:{})", describe(), what, words_of(error),
+                                 at.file_name(), at.line()));
 }
 
 }  // namespace fsdp::cuda

@@ -109,7 +109,7 @@ void CudaStream::wait(const EventPtr& event) {
 void CudaStream::synchronize() {
   const cudaError_t error = cudaStreamSynchronize(handle_);
   mirror_.synchronize();  // also after an error: it clears the mirror's
-  CUDA_CHECK(error);
+  check_call(error, "cudaStreamSynchronize");
 }
 
 void CudaStream::follow() {
@@ -124,9 +124,8 @@ void CudaStream::gate() {
   });
   const CUresult result =
       wait_value(handle_, reinterpret_cast<CUdeviceptr>(opened_), number, CU_STREAM_WAIT_VALUE_GEQ);
-  if (result != CUDA_SUCCESS) {  // the driver's numbers are the runtime's (driver_types.h)
-    fail_call(static_cast<cudaError_t>(result), "cuStreamWaitValue32", __FILE__, __LINE__);
-  }
+  // The driver's numbers are the runtime's (driver_types.h).
+  check_call(static_cast<cudaError_t>(result), "cuStreamWaitValue32");
 }
 
 }  // namespace fsdp::cuda

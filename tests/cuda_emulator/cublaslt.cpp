@@ -291,6 +291,7 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
               const void* b, MatrixLayout b_layout, const void* beta, const void* c, MatrixLayout,
               void* d, MatrixLayout d_layout, const Algo* algo, void* workspace,
               size_t workspace_bytes, cudaStream_t stream) {
+  if (emulator::context_lost()) return kExecutionFailed;  // its own runtime is told, and not ours
   const int place = static_cast<int>(algo->data[0]);
   const uint64_t alignments = algo->data[1];
   const Algo expected = algorithm(place, alignments, *desc, a_layout, b_layout, d_layout);

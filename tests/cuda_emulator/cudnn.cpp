@@ -372,6 +372,7 @@ Status get(const Descriptor d, Attribute attribute, AttributeType, int64_t room,
 // ---- runs ----
 
 Status execute(Handle handle, Descriptor plan, Descriptor pack) {
+  if (emulator::context_lost()) return refuse(kExecutionFailed, "");
   if (!plan->finalized || !pack->finalized) return refuse(kBadParameter, "it is not finalized");
   if (plan->engine < kGoodEngine && !adds_to_memory(plan->graph)) {
     return refuse(kBadParameter, "not a deterministic engine");

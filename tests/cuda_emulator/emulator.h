@@ -38,6 +38,7 @@ struct Settings {
   uint64_t shared_per_block = 232448;   // bytes that a block may ask for; an H200's
   int compute_capability = 90;          // ten times it: an H200's
   int driver = -1;  // the CUDA that the driver knows, 12040; 0: there is none; -1: this program's
+  int count_error = 0;  // the cudaError_t of cudaGetDeviceCount, unless 0
   int kernel_code = 0;  // the cudaError_t with which a kernel is found; 0: there is code of it.
   // CUDA_EMULATOR_KERNEL_CODE sets another default
   // Few, so that grids that fill the device stay small. CUDA_EMULATOR_MULTIPROCESSORS sets another

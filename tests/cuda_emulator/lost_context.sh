@@ -38,15 +38,16 @@ export CUDA_EMULATOR_FAULT=20
 lost verify "$FSDP_EMULATED" verify "$model" "${gpu[@]}"
 lost generate "$FSDP_EMULATED" generate "$model" --ids 1,2,3 --tokens 20 "${gpu[@]}"
 lost eval "$FSDP_EMULATED" eval base/model --data text.txt "${gpu[@]}"
+CUDA_EMULATOR_FAULT=200 lost generate_later "$FSDP_EMULATED" generate "$model" --ids 1,2,3 --tokens 50 "${gpu[@]}"
 export CUDA_EMULATOR_FAULT=1
 lost bench_step "$FSDP_EMULATED" bench step --batch 1 --seq 16 --steps 2 "${gpu[@]}"
 # While the values are made: the other rank may stand in a collective that this one does not reach.
 lost first_kernel "$FSDP_EMULATED" train --config config.yaml "${gpu[@]}" --local-ranks 2 --share-gpus \
   --set fsdp.offload=all "runtime.run_dir=$scratch/first_kernel"
-# Before the first collective of NCCL, and between two.
-for fault in 1 9 400; do
+# Over NCCL: when the weights are sent before the first step, and in steps.
+for fault in 1 400; do
   CUDA_EMULATOR_FAULT=$fault lost "nccl$fault" "$FSDP_EMULATED" train --config config.yaml "${gpu[@]}" --local-ranks 2 \
-    --share-gpus --gpu-transport nccl --set "runtime.run_dir=$scratch/nccl$fault"
+    --share-gpus --gpu-transport nccl --set fsdp.sync_module_states=true "runtime.run_dir=$scratch/nccl$fault"
 done
 unset CUDA_EMULATOR_FAULT
 

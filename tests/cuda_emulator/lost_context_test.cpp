@@ -1,12 +1,13 @@
 // After a kernel has failed every call of the runtime, the driver and the libraries fails, as on a
 // GPU: what the stand-in does then, and that the error of the operation reaches the host all the
 // same, through destructors that release memory. The program's commands: lost_context.sh.
-#include <cuda_runtime_api.h>
+#include <cstring>
+
 #include <doctest/doctest.h>
 
+#include "core/machine_error.h"
 #include "core/trace.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_devices.h"
 #include "tests/cuda_emulator/emulator.h"
 
 namespace fsdp::test {
@@ -58,10 +59,10 @@ TEST_CASE("a kernel that failed loses the context, until the emulator is configu
 }
 
 // Of an error that counts as one of the machine.
-std::string device_error_of(const std::function<void()>& f) {
+std::string machine_error_of(const std::function<void()>& f) {
   try {
     f();
-  } catch (const cuda::DeviceError& error) {
+  } catch (const MachineError& error) {
     return error.what();
   }
   return "";
@@ -79,54 +80,77 @@ TEST_CASE("a gate that the driver refuses tells of the fault, as a call of the r
   cpu::CpuBackend host;
   const EventPtr done = host.record(host.compute_stream());
   lose_context(gpu);
-  const std::string told = device_error_of([&] { gpu.wait(gpu.compute_stream(), done); });
+  const std::string told = machine_error_of([&] { gpu.wait(gpu.compute_stream(), done); });
   CHECK(told.starts_with("[cuda] cuStreamWaitValue32: cudaErrorLaunchFailure: "));
   CHECK(told.find(kFault) != std::string::npos);
 }
 
-// Without the library's handle, and with it from a call before: what the call is refused by.
+// How far a library had come when the context was lost.
+enum class Begun : uint8_t { kNothing, kHandle, kPlan };
+
+struct Stage {
+  Begun begun;
+  const char* told;
+};
+
 TEST_CASE("cuBLASLt tells of the fault, and not of a status of its own") {
-  for (const auto& [began, call] : {std::pair(false, "Create"), {true, "MatmulAlgoGetHeuristic"}}) {
-    const emulator::Configured configured(with_fault(began ? 2 : 1));
-    (void)cudaGetLastError();  // of the context before
+  for (const Stage& stage : {Stage{Begun::kNothing, "[cuda] cublasLtCreate: "},
+                             Stage{Begun::kHandle, "[cuda] cublasLtMatmulAlgoGetHeuristic: "},
+                             Stage{Begun::kPlan, "[cuda] cudaMallocAsync: "}}) {
+    const emulator::Configured configured(with_fault(stage.begun == Begun::kNothing ? 1 : 2));
     CudaBackend gpu;
+    const auto zeros = [&gpu](int64_t n) { return Tensor::zeros(gpu, {n, n}, DType::kF32); };
+    const Tensor small = zeros(4), large = zeros(8);
+    Tensor small_out = zeros(4), large_out = zeros(8);
     const auto multiply = [&gpu](const Tensor& a, Tensor& c) {
       gpu.run(gpu.compute_stream(), MatmulArgs{a, a, c});
     };
-    const Tensor a = Tensor::zeros(gpu, {4, 4}, DType::kF32),
-                 first = Tensor::zeros(gpu, {8, 8}, DType::kF32);
-    Tensor c = Tensor::zeros(gpu, a.shape(), DType::kF32),
-           first_c = Tensor::zeros(gpu, first.shape(), DType::kF32);
-    if (began) multiply(first, first_c);
+    if (stage.begun == Begun::kHandle) multiply(small, small_out);
+    if (stage.begun == Begun::kPlan) multiply(large, large_out);
     lose_context(gpu);
-    const std::string told = device_error_of([&] { multiply(a, c); });
-    CHECK(told.starts_with(std::string("[cuda] cublasLt") + call + ": "));
+    const std::string told = machine_error_of([&] { multiply(large, large_out); });
+    CHECK(told.substr(0, std::strlen(stage.told)) == stage.told);
     CHECK(told.find(kFault) != std::string::npos);
   }
 }
 
 TEST_CASE("cuDNN tells of the fault, and not of a status of its own") {
-  for (const auto& [began, call] : {std::pair(false, "Create"), {true, "BackendFinalize"}}) {
-    const emulator::Configured configured(with_fault(began ? 2 : 1));
-    (void)cudaGetLastError();  // of the context before
-    CudaBackend gpu({.attention = cuda::AttentionChoice::kCudnn});
-    const auto attend = [&gpu](const Tensor& q, Tensor& out, Tensor& log_sum_exp) {
-      const HeadView view = {&q, 1, 8, 0, 8};
-      const AttentionArgs in = {.q = view, .k = view, .v = view, .scale = 1, .dropout = {}};
-      gpu.run(gpu.compute_stream(), AttentionForwardArgs{in, out, log_sum_exp});
-    };
-    const auto zeros = [&gpu](const Shape& shape, DType dtype) {
-      return Tensor::zeros(gpu, shape, dtype);
-    };
-    const Tensor q = zeros({1, 128, 8}, DType::kBF16), first = zeros({1, 64, 8}, DType::kBF16);
-    Tensor out = zeros(q.shape(), DType::kBF16), first_out = zeros(first.shape(), DType::kBF16);
-    Tensor sums = zeros({1, 1, 128}, DType::kF32), first_sums = zeros({1, 1, 64}, DType::kF32);
-    if (began) attend(first, first_out, first_sums);
-    lose_context(gpu);
-    const std::string told = device_error_of([&] { attend(q, out, sums); });
-    CHECK(told.starts_with(std::string("[cuda] cudnn") + call + ": "));
-    CHECK(told.find(kFault) != std::string::npos);
+  using cuda::AttentionChoice;
+  for (const AttentionChoice choice : {AttentionChoice::kAuto, AttentionChoice::kCudnn}) {
+    for (const Stage& stage : {Stage{Begun::kNothing, "[cuda] cudnnCreate: "},
+                               Stage{Begun::kHandle, "[cuda] cuDNN's plan: "},
+                               Stage{Begun::kPlan, "[cuda] cudaMallocAsync: "}}) {
+      const emulator::Configured configured(with_fault(stage.begun == Begun::kNothing ? 1 : 2));
+      CudaBackend gpu({.attention = choice});
+      const auto attend = [&gpu](const Tensor& q, Tensor& out, Tensor& log_sum_exp) {
+        const HeadView view = {&q, 1, 8, 0, 8};
+        const AttentionArgs in = {.q = view, .k = view, .v = view, .scale = 1, .dropout = {}};
+        gpu.run(gpu.compute_stream(), AttentionForwardArgs{in, out, log_sum_exp});
+      };
+      const auto zeros = [&gpu](const Shape& shape, DType dtype) {
+        return Tensor::zeros(gpu, shape, dtype);
+      };
+      const Tensor few = zeros({1, 64, 8}, DType::kBF16), many = zeros({1, 128, 8}, DType::kBF16);
+      Tensor few_out = zeros(few.shape(), DType::kBF16), few_sums = zeros({1, 1, 64}, DType::kF32);
+      Tensor out = zeros(many.shape(), DType::kBF16), sums = zeros({1, 1, 128}, DType::kF32);
+      if (stage.begun == Begun::kHandle) attend(few, few_out, few_sums);
+      if (stage.begun == Begun::kPlan) attend(many, out, sums);
+      lose_context(gpu);
+      const std::string told = machine_error_of([&] { attend(many, out, sums); });
+      CHECK(told.substr(0, std::strlen(stage.told)) == stage.told);
+      CHECK(told.find(kFault) != std::string::npos);
+    }
   }
+}
+
+TEST_CASE("a fault that a stream of the host meets stays one of the machine") {
+  const emulator::Configured configured(with_fault(1));
+  CudaBackend gpu;
+  cpu::CpuBackend host;
+  sum(gpu, Tensor::zeros(gpu, {3}, DType::kF32));
+  host.wait(host.compute_stream(), gpu.record(gpu.compute_stream()));
+  CHECK(machine_error_of([&] { host.synchronize(host.compute_stream()); }).find(kFault) !=
+        std::string::npos);
 }
 
 TEST_CASE("the error of an operation passes destructors that release memory and end spans") {

@@ -40,12 +40,16 @@ refused 'this run needs .*, the limit is [0-9.]+ GiB \(.* of free memory of emul
   --set model.hidden_size=2048 --set model.layers=8 --memory-limit 80GiB
 "$FSDP_EMULATED" train --config config.yaml >log 2>&1 || fail "a run that fits: $(cat log)"
 
+# A mistake in the configuration is told as one, also where it would say how GPUs are shared.
+"$FSDP_EMULATED" train --config config.yaml --local-ranks 2 --set train.lr=-1 runtime.run_dir=mistake >log 2>&1
+[ $? = 78 ] && grep -q '^fsdp: .*train.lr: expected at least 0, got -1' log || fail "a mistake on two ranks: $(cat log)"
+
 # What NCCL takes is measured: when its communicators are made, and once a step has connected them.
 on_nccl=(--local-ranks 2 --gpu-transport nccl --config config.yaml)
 CUDA_EMULATOR_NCCL_MIB=8 "$FSDP_EMULATED" train "${on_nccl[@]}" --set runtime.run_dir=nccl >log 2>&1 || fail "over NCCL: $(cat log)"
-grep -qE "^GPU memory: at least 2.00 GiB free per rank before NCCL's communicators, which took at most [0-9.]+ MiB$" log ||
+grep -qE "^GPU memory: at least 2.00 GiB free on each rank's GPU before NCCL's communicators, which took at most [0-9.]+ MiB of one$" log ||
   fail "nothing is said of the communicators: $(cat log)"
-grep -qE "^GPU memory: NCCL and the libraries of kernels hold at most [0-9.]+ MiB per rank after the first step; 800.00 MiB were assumed$" log ||
+grep -qE "^GPU memory: NCCL and the libraries of kernels hold at most [0-9.]+ MiB of a GPU after the first step; 800.00 MiB were assumed$" log ||
   fail "nothing is said of what a step has connected: $(cat log)"
 took() { sed -nE "s/^GPU memory: .*($1) at most ([0-9]+)\\.[0-9]+ MiB.*/\\2/p" log; }
 # 7 communicators of each rank, whose GPU is the same; 5 of them have collectives in a step.

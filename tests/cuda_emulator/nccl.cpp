@@ -59,7 +59,7 @@ struct Meeting {
 std::mutex mutex;  // of the meetings, and the life of communicators that come into being
 std::map<std::string, std::shared_ptr<Meeting>> meetings;
 std::set<Comm> alive;
-std::string warned = "the emulator was told to say so";  // NCCL's last one of the process
+std::string warned;  // the last warning of NCCL in this process
 
 std::shared_ptr<GroupState> make_state(int size) {
   constexpr std::align_val_t kAlign{64};
@@ -81,6 +81,7 @@ struct CommContent {
   std::shared_ptr<DirectEngine> engine = nullptr;
   // See [Note: in progress]: true, once asked, when that is over. Null: nothing is in progress.
   std::function<bool()> over = nullptr;
+  Result failed = kSuccess;                      // of a call, which said that it was in progress
   std::unique_ptr<CommContent> child = nullptr;  // of a split that is in progress
   // Of the device; see Settings::nccl_bytes.
   void* made_with = nullptr;
@@ -104,17 +105,12 @@ Result warn(std::string text) {
   return kUnhandledCudaError;
 }
 
-// Where a kernel has failed NCCL's own calls of CUDA fail, each with the text of it (checks.h).
-Result on_device() {
-  if (!emulator::context_lost()) return kSuccess;
-  return warn(std::string("Cuda failure '") + cudaGetErrorString(cudaErrorLaunchFailure) + "'");
-}
-
+// An allocation that fails is told after its cause, whatever that is (alloc.h).
 Result take_buffer(void** buffer) {
-  if (const Result found = on_device(); found != kSuccess) return found;
   const uint64_t bytes = emulator::settings().nccl_bytes;
-  if (bytes == 0) return kSuccess;
-  if (cudaMalloc(buffer, bytes) == cudaSuccess) return kSuccess;
+  if (!emulator::context_lost() && (bytes == 0 || cudaMalloc(buffer, bytes) == cudaSuccess)) {
+    return kSuccess;
+  }
   return warn("Failed to CUDA calloc " + std::to_string(bytes) + " bytes");
 }
 
@@ -170,7 +166,7 @@ bool expected(const Config& config) {
 }
 
 // Whether a call may use the communicator: see [Note: in progress].
-bool usable(Comm comm) { return comm && !freed(comm) && !comm->over; }
+bool usable(Comm comm) { return comm && !freed(comm) && !comm->over && comm->failed == kSuccess; }
 
 // NCCL's thread needs a moment for what the call has begun: the first who asks is too early.
 Result begun(Comm comm) {
@@ -204,7 +200,12 @@ Result split(Comm parent, int color, int key, Comm* comm, Config* config) {
 Result async_error(Comm comm, Result* state) {
   if (!comm || freed(comm)) return kInvalidArgument;
   if (const int injected = emulator::settings().nccl_error; injected != 0) {
+    warn("the emulator was told to say so");
     *state = static_cast<Result>(injected);
+    return kSuccess;
+  }
+  if (comm->failed != kSuccess) {
+    *state = comm->failed;
     return kSuccess;
   }
   if (comm->over && comm->over()) comm->over = nullptr;
@@ -238,9 +239,14 @@ Result abort(Comm comm) {
 Result may_collect(Comm comm, Collective collective) {
   if (const auto hook = emulator::settings().nccl_call) hook();
   if (!usable(comm)) return kInvalidArgument;
-  if (const Result found = on_device(); found != kSuccess) return found;
   const auto [buffer, fresh] = comm->connected_with.try_emplace(collective, nullptr);
-  return fresh ? take_buffer(&buffer->second) : kSuccess;
+  Result found = fresh ? take_buffer(&buffer->second) : kSuccess;
+  if (found == kSuccess && emulator::context_lost()) {
+    found = warn("Cuda failure 'unspecified launch failure'");  // checks.h
+  }
+  if (found == kSuccess) return kSuccess;
+  comm->failed = found;
+  return kInProgress;
 }
 
 DType dtype_of(DataType type) {

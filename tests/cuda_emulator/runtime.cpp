@@ -126,6 +126,7 @@ extern "C" {
 // ---- devices and errors ----
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
+  if (const int error = settings().count_error) return returned(static_cast<cudaError_t>(error));
   int driver = 0;
   cudaDriverGetVersion(&driver);
   if (driver / 1000 < CUDART_VERSION / 1000) return returned(cudaErrorInsufficientDriver);
@@ -172,10 +173,10 @@ cudaError_t cudaDeviceSynchronize() {
   return in_context();  // nothing in the project relies on it
 }
 cudaError_t cudaGetLastError() {
-  const cudaError_t error = std::exchange(last_error, cudaSuccess);
-  return context().lost() ? cudaErrorLaunchFailure : error;  // clears nothing then
+  // Of this thread's calls. Where the context is lost it clears nothing.
+  return context().lost() ? last_error : std::exchange(last_error, cudaSuccess);
 }
-cudaError_t cudaPeekAtLastError() { return in_context(last_error); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaSuccess:

@@ -51,6 +51,11 @@ class Printer {
     stream_.emplace(*prompts.tokenizer, prompts.ids[0]);
     write(prompts.texts[0]);
   }
+  Printer(const Printer&) = delete;
+  Printer& operator=(const Printer&) = delete;
+  ~Printer() {  // an error is told on a line of its own
+    if (open_) write("\n");
+  }
   void use(int32_t token) {
     if (json_ || several_) return;
     write(stream_ ? stream_->push(token) : fmt::format("{}{}", any_ ? " " : "", token));
@@ -64,6 +69,7 @@ class Printer {
                  prompts_.tokenizer ? whole_text(prompt, text) : joined(text.ids));
     } else {
       fmt::print("{}\n", stream_ ? stream_->finish() : "");
+      open_ = false;
     }
     std::fflush(stdout);
   }
@@ -83,7 +89,8 @@ class Printer {
     // A byte model may stop within a character.
     fmt::print("{}\n", out.dump({.indent = several_ ? -1 : 2, .replace = true}));
   }
-  static void write(const std::string& text) {
+  void write(const std::string& text) {
+    open_ = true;
     fmt::print("{}", text);
     std::fflush(stdout);
   }
@@ -92,6 +99,7 @@ class Printer {
   const EncodedPrompts& prompts_;
   std::optional<data::TextStream> stream_;
   bool any_ = false;
+  bool open_ = false;  // the line
 };
 
 void print_stats(const GenerationStats& stats) {

@@ -34,10 +34,11 @@ void add_replay_command(const Command& app, ChosenCommand& chosen) {
       LaunchOptions how = plan.resume.config.runtime.launch;
       how.local_ranks = options->launch.local_ranks;
       how.same_on_all = options->launch.same_on_all;
-      return launch(how, [&](RankContext& rank) {
-        agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
-        return replay(plan, rank, print_at_once);
-      });
+      const auto run = [&](RankContext& rank) { return replay(plan, rank, print_at_once); };
+      const auto check = [&](comm::Communicator& world) {
+        agree(world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
+      };
+      return launch(how, {.body = run, .first = check});
     };
   });
 }

@@ -68,17 +68,20 @@ int train_on_ranks(TrainOptions options) {
   how.local_ranks = options.launch.local_ranks;
   // The command alone: check_same_config() compares the rest.
   how.same_on_all = {options.launch.same_on_all.front()};
-  return launch(how, [&](RankContext& rank) {
-    const bool of_first = comm::exchange_values(rank.world, int{!mistake.empty()}).front() != 0;
+  const auto run = [&](RankContext& rank) {
+    return run_training(options.run, request, plan, rank);
+  };
+  const auto check = [&](comm::Communicator& world) {
+    const bool of_first = comm::exchange_values(world, int{!mistake.empty()}).front() != 0;
     before_first_step([&] {
-      agree(rank.world, [&] {
+      agree(world, [&] {
         if (!mistake.empty() && (of_first || !auto_resume))
           throw AgreedError(mistake, status::kFailed, of_machine);
       });
-      check_same_config(rank.world, plan.config);
+      check_same_config(world, plan.config);
     });
-    return run_training(options.run, request, plan, rank);
-  });
+  };
+  return launch(how, {.body = run, .first = check});
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "core/machine_error.h"
 #include "core/text/counted.h"
 #include "kernels/cpu/file_backend.h"
 #include "kernels/cpu/wide_loop.h"
@@ -137,6 +138,10 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
              "runtime.backend: expected auto, cpu or cuda, got \"{}\"", backend);
   if (backend == "cpu") return {};
   for (const RankGpus& each : ranks) {
+    if (each.of_machine && (each.unusable || backend == "cuda")) {
+      throw MachineError(fmt::format("runtime.backend: {}, but the GPUs of {} do not answer: {}",
+                                     backend, each.host, each.reason));
+    }
     if (backend == "auto" && each.unusable) fail_unusable(backend, each.host, each.reason);
   }
   const auto has = [](const RankGpus& each) { return !each.gpus.empty(); };
@@ -244,6 +249,7 @@ std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host
   const bool unusable = mine.devices == 0 && backend != "cpu" &&
                         may_use_gpu(std::getenv("CUDA_VISIBLE_DEVICES"), root);
   const std::vector<int> unusable_of = comm::exchange_values(world, unusable ? 1 : 0);
+  const std::vector<int> of_machine = comm::exchange_values(world, mine.of_machine ? 1 : 0);
   const std::vector<int> first = comm::exchange_values(world, first_of_host);
   std::vector<std::string> about = {host_name(), mine.reason};
   about.insert(about.end(), mine.ids.begin(), mine.ids.end());
@@ -253,7 +259,8 @@ std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host
                      .host = said[0],
                      .reason = said[1],
                      .gpus = {said.begin() + 2, said.end()},
-                     .unusable = unusable_of[ranks.size()] != 0});
+                     .unusable = unusable_of[ranks.size()] != 0,
+                     .of_machine = of_machine[ranks.size()] != 0});
   }
   return ranks;
 }

@@ -62,6 +62,7 @@ struct RankGpus {
   std::string reason;             // why there are no GPUs
   std::vector<std::string> gpus;  // the GPUs that the rank's process sees: cuda::DeviceCount::ids
   bool unusable = false;          // it sees none, although a GPU is there that nobody hid from it
+  bool of_machine = false;        // the reason is one that may pass: MachineError
 };
 // By rank. `root`: where /dev is. Collective.
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,

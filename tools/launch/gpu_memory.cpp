@@ -22,14 +22,15 @@ std::string after_communicators(const std::vector<Reading>& of_ranks) {
   const size_t free = std::ranges::min(of_ranks, {}, &Reading::free_before).free_before;
   const size_t taken = std::ranges::max(of_ranks, {}, &Reading::taken).taken;
   return fmt::format(
-      "GPU memory: at least {} free per rank before NCCL's communicators, which took at most {}",
+      "GPU memory: at least {} free on each rank's GPU before NCCL's communicators, which took at "
+      "most {} of one",
       byte_size_text(free), byte_size_text(taken));
 }
 
 std::string after_step(const std::vector<Reading>& of_ranks, size_t assumed) {
   const size_t taken = std::ranges::max(of_ranks, {}, &Reading::taken).taken;
   return fmt::format(
-      "{}GPU memory: NCCL and the libraries of kernels hold at most {} per rank after the first "
+      "{}GPU memory: NCCL and the libraries of kernels hold at most {} of a GPU after the first "
       "step; {} were assumed{}",
       taken > assumed ? "warning: " : "", byte_size_text(taken), byte_size_text(assumed),
       taken > assumed ? ", so that a run may find too little: runtime.memory_limit limits it" : "");

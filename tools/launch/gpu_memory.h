@@ -17,7 +17,7 @@ class GpuMemory {
 
   struct Reading {           // bytes
     size_t free_before = 0;  // when the GpuMemory was made
-    size_t left = 0;         // that the rank may hold, with what it holds
+    size_t left = 0;         // that the rank may hold, what it holds included
     size_t taken = 0;        // by libraries, since the GpuMemory was made
   };
   // `held`: by this rank, as its ledger counts; NCCL's buffers are not of the pool.

@@ -91,11 +91,12 @@ CoreSharing core_sharing(const std::vector<std::vector<std::string>>& places, in
 
 // Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, const RankPlace& place,
-             RingDump& rings, const std::function<int(RankContext&)>& body,
+             RingDump& rings, const RankWork& work,
              const std::function<void(const std::string& reason)>& transport_failed) {
   rings.add_rank(world.rank(), world.rings());
   world.rings()->set_phase({.whole = "the set-up", .innermost = {}});
   check_same_settings(world, "options", options.same_on_all);
+  if (work.first) work.first(world);
   const std::vector<std::vector<std::string>> all = comm::exchange_texts(world, place_of_rank());
   const CoreSharing sharing = core_sharing(all, world.rank());
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
@@ -115,16 +116,16 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
   if (world.rank() == 0 && !choice.note.empty()) print_line("note: " + choice.note);
   if (world.rank() == 0) note_idle_hosts(all);
   if (world.rank() == 0) note_network(all, place.cards);
-  const TransportChoice transport = [&] {
+  const TransportChoice transport = before_first_step([&] {
     try {
       choose_attention(world, options.attention, gpu);
       const TransportChoice chosen = choose_transport(world, options.gpu_transport, gpu);
       divide_multiprocessors(options.nccl_ctas, chosen, gpu);
       return chosen;
     } catch (const Error& error) {  // the same on every rank
-      throw AgreedError(error.what());
+      throw AgreedError(error.what(), status::kFailed, tools::is_of_machine(error));
     }
-  }();
+  });
   RankContext context = {.world = world,
                          .backend = {.cpu = {.threads = choice.threads},
                                      .cuda = gpu.cuda,
@@ -141,7 +142,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                                              .max_ctas = static_cast<int>(options.nccl_ctas),
                                              .failed = transport_failed};
   }
-  return body(context);
+  return work.body(context);
 }
 
 // ---------------------------------------------------------------------------- Rings
@@ -164,8 +165,7 @@ std::vector<NetworkCard> set_up_network(const std::string& interface, int rank) 
   return chosen;
 }
 
-int launch_threads(const LaunchOptions& options, int ranks,
-                   const std::function<int(RankContext&)>& body) {
+int launch_threads(const LaunchOptions& options, int ranks, const RankWork& work) {
   std::mutex mutex;
   int status = 0;
   std::string agreed;
@@ -176,7 +176,7 @@ int launch_threads(const LaunchOptions& options, int ranks,
     int mine = 1;
     std::string message;
     try {
-      mine = run_rank(world, options, {.local_ranks = ranks}, rings, body,
+      mine = run_rank(world, options, {.local_ranks = ranks}, rings, work,
                       [&](const std::string& reason) { world.abort(reason); });
     } catch (const AgreedError& error) {
       message = error.what();
@@ -230,7 +230,7 @@ std::optional<std::vector<NetworkCard>> cards_of_process(const std::string& inte
 }
 
 int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
-                   const std::function<int(RankContext&)>& body) {
+                   const RankWork& work) {
   comm::HostMemoryOptions memory = {
       .shared_memory = options.shared_memory,
       .timeout = std::chrono::seconds(options.timeout_s),
@@ -270,7 +270,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     guard.reset();
     const int status =
         run_rank(world, options, {.first_of_host = runtime.first_of_host(), .cards = cards}, rings,
-                 body, [&](const std::string& reason) { job_end->fail(reason); });
+                 work, [&](const std::string& reason) { job_end->fail(reason); });
     job_end->finish();
     return status;
   } catch (const AgreedError& error) {
@@ -338,7 +338,7 @@ void stay_on_places(bool says_so) {
 
 }  // namespace
 
-int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
+int launch(const LaunchOptions& options, const RankWork& work) {
   set_up_environment(options);
   RankWatch::block_signal();
   const LauncherEnvironment launcher = environment();
@@ -363,12 +363,12 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
   stay_on_places(launcher.rank == 0);
   const bool alone = launcher.size == 1;
   if (launcher.started && !alone && options.local_ranks == 0 && comm::MpiRuntime::available()) {
-    return launch_process(options, launcher, body);
+    return launch_process(options, launcher, work);
   }
   if (alone && options.local_ranks == 0) {
     print_line("note: the launcher started one process, which runs without MPI");
   }
-  return launch_threads(options, std::max(1, options.local_ranks), body);
+  return launch_threads(options, std::max(1, options.local_ranks), work);
 }
 
 void agree(comm::Communicator& world, const std::function<void()>& work) {
@@ -388,9 +388,10 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   // Said by all: no one's in particular.
   const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
   const auto rank = failed - messages.begin();
+  // What fails on one rank may be what another rank's machine has caused.
   const std::vector<int> causes = comm::exchange_values(world, of_machine);
   throw AgreedError(same ? *failed : fmt::format("rank {}: {}", rank, *failed), status::kFailed,
-                    causes[static_cast<size_t>(rank)] != 0);
+                    std::ranges::find(causes, 1) != causes.end());
 }
 
 void check_same_settings(comm::Communicator& world, std::string_view what,
@@ -415,15 +416,8 @@ void check_one_process(std::string_view command) {
 }
 
 bool is_of_machine(const std::exception& error) {
-  if (const auto* refused = dynamic_cast<const SystemError*>(&error)) {
-    return fsdp::is_of_machine(refused->code());
-  }
-  if (const auto* agreed = dynamic_cast<const AgreedError*>(&error)) return agreed->of_machine();
-  if (const auto* of_system = dynamic_cast<const std::system_error*>(&error)) {
-    return fsdp::is_of_machine(of_system->code().value());
-  }
-  return dynamic_cast<const cuda::DeviceError*>(&error) ||
-         dynamic_cast<const std::bad_alloc*>(&error);
+  const auto* agreed = dynamic_cast<const AgreedError*>(&error);
+  return agreed ? agreed->of_machine() : fsdp::is_of_machine(error);
 }
 
 std::string message_of(const std::exception& error) {

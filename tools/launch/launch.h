@@ -62,10 +62,20 @@ class AgreedError : public Error {
 // safe while other threads run.
 void set_up_environment(const LaunchOptions& options);
 
-// Runs `body` once per rank and returns the exit status of this process. What a rank threw is
+// What ranks run. `body` returns the status of the process.
+struct RankWork {
+  std::function<int(RankContext&)> body;
+  // Before anybody looks for GPUs, of which a configuration with a mistake says nothing; may be
+  // null.
+  std::function<void(comm::Communicator& world)> first = nullptr;
+};
+// Runs `work` once per rank and returns the exit status of this process. What a rank threw is
 // reported here and not by main(): MPI must be aborted before the stack that holds it is unwound.
 // Error when the ranks cannot be started.
-int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body);
+int launch(const LaunchOptions& options, const RankWork& work);
+inline int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
+  return launch(options, RankWork{body});
+}
 
 // Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
 // not communicate. Collective.

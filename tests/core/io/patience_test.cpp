@@ -2,9 +2,12 @@
 #include "core/io/patience.h"
 
 #include <cerrno>
+#include <new>
+#include <system_error>
 
 #include <doctest/doctest.h>
 
+#include "core/machine_error.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp {
@@ -47,6 +50,16 @@ TEST_CASE("patience: a missing file, a full disk and another Error are no matter
   CHECK(is_of_machine(EIO));
   CHECK(!is_of_machine(ENOENT));
   CHECK(!is_of_machine(EACCES));
+}
+
+TEST_CASE("errors of the machine and mistakes of a person are told apart by their types") {
+  CHECK(is_of_machine(SystemError("the disk is full", ENOSPC)));
+  CHECK(!is_of_machine(SystemError("there is no such file", ENOENT)));
+  CHECK(is_of_machine(std::system_error(EAGAIN, std::generic_category())));
+  CHECK(!is_of_machine(std::system_error(EACCES, std::generic_category())));
+  CHECK(is_of_machine(std::bad_alloc()));
+  CHECK(is_of_machine(MachineError("the bus is gone")));
+  CHECK(!is_of_machine(Error("an option is wrong")));
 }
 
 TEST_CASE("patience: pauses double, and are as long together as was said") {

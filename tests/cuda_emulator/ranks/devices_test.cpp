@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "core/machine_error.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/comm_checks.h"
 #include "tests/support/environment.h"
@@ -70,6 +71,37 @@ TEST_CASE("a GPU that only some other program could use is an error of auto, on 
                              .c_str(),
                          Error);
   });
+}
+
+TEST_CASE("GPUs that do not answer are an error of the machine, where a GPU would be used") {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "dev");
+  emulator::Settings settings = emulator::settings();
+  settings.count_error = 802;  // cudaErrorSystemNotReady
+  const emulator::Configured configured(settings);
+  const Environment visible("CUDA_VISIBLE_DEVICES", nullptr);
+  const auto chosen = [&](const char* backend) {
+    std::string by_last;
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      const auto ranks = tools::gpus_of_ranks(world, 0, backend, folder.path());
+      std::string mine = "the CPU";
+      try {
+        if (tools::choose_gpu(ranks, world.rank(), backend, false).cuda) mine = "a GPU";
+      } catch (const MachineError& error) {
+        mine = error.what();
+      }
+      if (world.rank() == 1) by_last = mine;
+    });
+    return by_last;
+  };
+  CHECK(chosen("auto") == "the CPU");  // nothing says that there is a GPU
+  CHECK(chosen("cpu") == "the CPU");
+  folder.write("dev/nvidia0", "");
+  CHECK(chosen("cpu") == "the CPU");
+  for (const std::string backend : {"auto", "cuda"}) {
+    CHECK(
+        chosen(backend.c_str()).starts_with("runtime.backend: " + backend + ", but the GPUs of "));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "comm/local_transport.h"
 #include "comm/nccl_transport.h"
+#include "core/machine_error.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/comm_checks.h"
@@ -238,6 +239,52 @@ TEST_CASE("a rank that does not come: the watchdog says where the others wait") 
   CHECK(reasons[0] ==
         "no end of all_reduce, unit blocks.1, 32 bytes of f32 (reduce) within 0.3 s: a rank did "
         "not come to it");
+}
+
+TEST_CASE("a collective that meets a fault tells of the fault, as an error of the machine") {
+  for (const bool connected : {true, false}) {
+    std::function<void()> lose_context;  // within NCCL's call: before it the backend would tell
+    emulator::Settings settings;
+    settings.faulty_kernel = 1;
+    settings.nccl_call = [&] {
+      if (lose_context) lose_context();
+    };
+    const emulator::Configured configured(settings);
+    std::string told, by_watchdog;
+    std::atomic<bool> done{false};
+    std::mutex mutex;
+    NcclOptions options;
+    options.failed = [&](const std::string& reason) {
+      const std::lock_guard lock(mutex);
+      by_watchdog = reason;
+    };
+    on_nccl(
+        2,
+        [&](Communicator& world, CommRank& rank) {
+          const Tensor buffer = finished_zeros(rank, 8);
+          if (connected) world.all_gather(*rank.first, buffer);
+          rank.backend->synchronize(*rank.first);
+          world.barrier();
+          if (world.rank() == 0) {
+            Tensor sum = Tensor::empty(*rank.backend, {8}, DType::kF32);
+            lose_context = [&] {
+              rank.backend->run(*rank.first, AddArgs{buffer, buffer, sum});
+              CHECK(error_of([&] { rank.backend->synchronize(*rank.first); }) != "");
+            };
+            try {
+              world.all_gather(*rank.first, buffer);
+            } catch (const MachineError& error) {
+              told = error.what();
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // for the watchdog
+            done = true;
+          }
+          while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        },
+        options);
+    CHECK(told.find("an illegal memory access was encountered") != std::string::npos);
+    CHECK_FALSE(by_watchdog.empty());
+  }
 }
 
 TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {

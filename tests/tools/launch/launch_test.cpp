@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
-#include "kernels/cuda/cuda_devices.h"
+#include "core/machine_error.h"
 #include "tests/support/environment.h"
 #include "tests/support/temp_folder.h"
 
@@ -182,6 +182,11 @@ TEST_CASE("launch: ranks as threads, their status") {
         }) == 0);
   CHECK(sum == 93);
   CHECK(launch(options, [](RankContext& rank) { return rank.world.rank() == 1 ? 7 : 0; }) == 7);
+  // What is wrong with the configuration, before its backend is looked for.
+  options.backend = "no such backend";
+  const auto body = [](RankContext&) { return 0; };
+  const auto refuse = [](comm::Communicator&) { throw AgreedError("a mistake", 5); };
+  CHECK(launch(options, {.body = body, .first = refuse}) == 5);
 }
 
 TEST_CASE("launch: an error of the file system is said as any other") {
@@ -235,13 +240,14 @@ TEST_CASE("launch: torchrun's processes cannot find each other, and do not train
 // is started again, a mistake is not.
 TEST_CASE(
     "a fault of a GPU on one rank ends all with the status of a failure, a mistake with its own") {
-  const auto status_of = [](const auto& fault) {
+  const auto status_of = [](const auto& fault, const auto& of_other) {
     std::atomic<int> status = 0;
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
       try {
         before_first_step([&] {
           agree(world, [&] {
             if (world.rank() == 1) throw fault;
+            if (world.rank() == 0) of_other();
           });
         });
       } catch (const AgreedError& error) {
@@ -250,8 +256,12 @@ TEST_CASE(
     });
     return status.load();
   };
-  CHECK(status_of(cuda::DeviceError("the bus is gone")) == status::kFailed);
-  CHECK(status_of(Error("an option is wrong")) == status::kMistake);
+  const auto goes_well = [] {};
+  CHECK(status_of(MachineError("the bus is gone"), goes_well) == status::kFailed);
+  CHECK(status_of(Error("an option is wrong"), goes_well) == status::kMistake);
+  // What the lower rank met is what the other one's fault has caused.
+  CHECK(status_of(MachineError("the bus is gone"), [] { fail("the peer is gone"); }) ==
+        status::kFailed);
 }
 
 }  // namespace
