@@ -147,8 +147,9 @@ TEST_CASE("a fault that a stream of the host meets stays one of the machine") {
   const emulator::Configured configured(with_fault(1));
   CudaBackend gpu;
   cpu::CpuBackend host;
-  sum(gpu, Tensor::zeros(gpu, {3}, DType::kF32));
-  host.wait(host.compute_stream(), gpu.record(gpu.compute_stream()));
+  const EventPtr recorded = gpu.record(gpu.compute_stream());
+  lose_context(gpu);
+  host.wait(host.compute_stream(), recorded);
   CHECK(machine_error_of([&] { host.synchronize(host.compute_stream()); }).find(kFault) !=
         std::string::npos);
 }
