@@ -3,6 +3,7 @@
 // for.
 #include <numeric>
 
+#include "core/machine_error.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/gpu_support.h"
 
@@ -52,7 +53,7 @@ TEST_CASE("what does not fit is an error that tells the device's memory") {
   CHECK_THROWS_WITH_AS(Tensor::empty(gpu, {3 * kPiece / 4}, DType::kF32),
                        doctest::Contains("out of memory (emulated GPU has 8 MiB, 2 MiB of them "
                                          "free outside the pool)"),
-                       Error);
+                       MachineError);
 }
 
 // 1 MiB goes at a time, so the last piece is short.

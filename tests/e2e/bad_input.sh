@@ -31,6 +31,9 @@ head -c 5000 "$model/model.safetensors" >truncated/model.safetensors
   --steps 1 >wide.log 2>&1 || cat wide.log
 mv wide_run/model wide
 
+"$FSDP" train --config config.yaml --backend cpu --gpu-transport nccl >transport.log 2>&1
+[ $? = 78 ] || fail "a transport for GPUs, on the CPU: $(cat transport.log)"
+
 # ---- one line, not zero, soon --------------------------------------------------------------------
 # check 'regular expression' command...
 check() {

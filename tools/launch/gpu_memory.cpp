@@ -23,7 +23,7 @@ std::string after_communicators(const std::vector<Reading>& of_ranks) {
   const size_t taken = std::ranges::max(of_ranks, {}, &Reading::taken).taken;
   return fmt::format(
       "GPU memory: at least {} free on each rank's GPU before NCCL's communicators, which took at "
-      "most {} of one",
+      "most {} of a GPU",
       byte_size_text(free), byte_size_text(taken));
 }
 

@@ -65,8 +65,8 @@ void set_up_environment(const LaunchOptions& options);
 // What ranks run. `body` returns the status of the process.
 struct RankWork {
   std::function<int(RankContext&)> body;
-  // Before anybody looks for GPUs, of which a configuration with a mistake says nothing; may be
-  // null.
+  // Runs before GPUs are looked for: a configuration with a mistake does not say how GPUs are used.
+  // May be null.
   std::function<void(comm::Communicator& world)> first = nullptr;
 };
 // Runs `work` once per rank and returns the exit status of this process. What a rank threw is

@@ -16,8 +16,7 @@ TEST_CASE("of ranks that differ the least free and the most taken memory are tol
       {.free_before = 80'000 * kMiB, .left = 79'850 * kMiB, .taken = 150 * kMiB}};
   CHECK(after_communicators(of_ranks) ==
         "GPU memory: at least 58.59 GiB free on each rank's GPU before NCCL's communicators, which "
-        "took "
-        "at most 200.00 MiB of one");
+        "took at most 200.00 MiB of a GPU");
   CHECK(after_step(of_ranks, 200 * kMiB) ==
         "GPU memory: NCCL and the libraries of kernels hold at most 200.00 MiB of a GPU "
         "after the first step; 200.00 MiB were assumed");
