@@ -490,7 +490,9 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   return patiently(patience, [&] { return plan_once(request, patience); });
 }
 
-KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at) {
+KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at,
+                        int64_t log_every) {
+  const bool logged = step == 1 || step % log_every == 0;
   KeptLines kept;
   int64_t last_step = -1, last_evaluation = -1;
   for (size_t begin = 0; begin < text.size();) {
@@ -505,7 +507,8 @@ KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated
     }
     const bool evaluation = read->is_evaluation();
     int64_t& last = evaluation ? last_evaluation : last_step;
-    if (read->step() > (evaluation ? validated_at : step) || read->step() <= last) continue;
+    const int64_t until = evaluation ? validated_at : logged ? step : step - 1;
+    if (read->step() > until || read->step() <= last) continue;
     last = read->step();
     kept.text += line;
   }

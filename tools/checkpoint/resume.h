@@ -61,12 +61,15 @@ std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after);
 
 // The lines of metrics.jsonl up to a step, each step once, and those of evaluations up to
-// `validated_at`; a line that was cut is left out. What comes later will be written again.
+// `validated_at`; a line that was cut is left out. What comes later will be written again. The
+// line of `step` itself stays where the run would have logged it in any case, every `log_every`
+// steps: one that it has because the run was stopped there is none of the run that goes on.
 struct KeptLines {
   std::string text;
   int64_t foreign = 0;  // lines that no run has written, left out
 };
-KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at);
+KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at,
+                        int64_t log_every);
 
 // Error when the data or tokenizer are not those of the checkpoint, unless changes are accepted;
 // then one line for each difference.

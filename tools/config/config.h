@@ -238,6 +238,7 @@ struct TrainSection {
   SpikeSection spike;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   int64_t max_rollbacks = 3;
+  bool allow_nonfinite_validation = false;
   Interval log_every = {.steps = 10};
   OwnOrGuest<LogFormat, tools::LogLines> log_format;
   Interval eval_every;

@@ -189,7 +189,8 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
   visit(v, c.launch);  // tools/launch/launch_fields.h
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("trace", c.trace,
-          "write a Perfetto timeline to the run folder; its memory grows with the steps",
+          "write a Perfetto timeline to the run folder; its memory grows with the first million "
+          "operations",
           {.flag_of = FlagOf::kTrain});
   v.field("memory_limit", c.memory_limit,
           "what a rank may take: 300MB, 2GiB; auto: what the host has, divided by its ranks",

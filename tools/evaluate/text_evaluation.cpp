@@ -173,10 +173,13 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
     if (speaks) listener.progress(done, data.batches.batches, so_far, seconds());
     return true;
   });
-  // Every rank has the same sum.
-  if (!std::isfinite(figures.loss.nats)) {
-    throw AgreedError(fmt::format("{}: the loss is not finite ({}) in {}", options.folder,
-                                  format_value(figures.loss.nats), options.dtype));
+  // Every rank has the same sum. Another start would find the same.
+  if (!std::isfinite(figures.loss.mean())) {
+    const std::string why = figures.loss.tokens == 0
+                                ? "no token is predicted"
+                                : fmt::format("the loss is not finite ({}) in {}",
+                                              format_value(figures.loss.nats), options.dtype);
+    throw AgreedError(fmt::format("{}: {}", options.folder, why), status::kGaveUp);
   }
   figures.seconds = seconds();
   const bool is_tokens = options.config && options.config->data.is_tokens();

@@ -1,11 +1,13 @@
 // Writing of metrics.jsonl and metrics.json.
 #include "tools/report/metrics.h"
 
+#include <cmath>
 #include <map>
 
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/text/numbers.h"
 
 namespace fsdp::tools {
 namespace {
@@ -92,6 +94,13 @@ void MetricsLog::step(const StepMetrics& m) {
                      {"wall_time_s", m.totals.wall_time_s},
                      {"peak_memory_bytes", m.peak_memory_bytes}};
   log_.append(line.dump());
+}
+
+std::string nonfinite_validation(const TrainTotals& totals) {
+  const std::optional<double>& loss = totals.validation_loss;
+  if (!loss || std::isfinite(*loss)) return "";
+  return fmt::format("step {}: the validation loss is {}", totals.validated_at,
+                     format_value(*loss));
 }
 
 void MetricsLog::evaluation(const EvaluationMetrics& m) {

@@ -67,6 +67,9 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
         options.say(fmt::format("{}: this run has done its {}: nothing to go on with",
                                 plan.run_directory.string(), length));
       }
+      const TrainTotals done = plan.manifest ? plan.manifest->progress : TrainTotals{};
+      const std::string why = failed_validation(plan.config, done);
+      if (!why.empty()) throw AgreedError(why, status::kGaveUp);
       return 0;
     }
     std::optional<TrainingRun> run;
@@ -110,9 +113,11 @@ void TrainingRun::introduce() {
       rank_.backend.cuda
           ? (config_.runtime.launch.share_gpus ? "on GPUs" : "a GPU each")
           : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
-  say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_),
-                  choice_name(config_.fsdp.options.strategy), rank_.world.size(),
-                  rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
+  const DType dtype = config_.train.dtype;
+  const DType masters = config_.train.master_dtype.value_or(accumulation_dtype(dtype));
+  say(fmt::format("{}; {} on {}, {}, {}, master weights in {}", describe(model_),
+                  choice_name(config_.fsdp.options.strategy), counted(rank_.world.size(), "rank"),
+                  means, fsdp::name_of(dtype), fsdp::name_of(masters)));
   for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
   hosts_ = rank_.world.exchange(host_name());
   const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
@@ -174,7 +179,9 @@ int TrainingRun::run() {
   if (needs_checkpoints() && !failed_checkpoint_.empty() && totals.signal == 0) {
     throw AgreedError(failed_checkpoint_);
   }
-  const std::string continued = totals.signal == 0 ? sample() : "";
+  // A model whose losses are not finite has no next token.
+  const bool samples = totals.signal == 0 && nonfinite_validation(totals).empty();
+  const std::string continued = samples ? sample() : "";
   report(summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
   write_trace();
@@ -182,7 +189,9 @@ int TrainingRun::run() {
   summary.end = end_of(totals);
   write_results(summary);
   say(fmt::format("\nrun directory: {}", directory_.string()));
-  return end_of(totals).status;
+  // The model and the checkpoint are there for who wants to look at them.
+  if (summary.end.status == status::kGaveUp) throw AgreedError(summary.end.reason, status::kGaveUp);
+  return summary.end.status;
 }
 
 // A run that was told to stop says by its status whether its checkpoint is durable, also where the
@@ -253,7 +262,8 @@ void TrainingRun::make_session() {
   }
   initialise();
   if (plan_.manifest) restore_state();
-  if (config_.runtime.trace) session_->set_trace(&trace_);
+  traces_ = config_.runtime.trace;
+  if (traces_) session_->set_trace(&trace_);
 }
 
 // Of the model that the run saves at its end. An adapter is small.
@@ -369,7 +379,8 @@ void TrainingRun::take_directory() {
     const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
                                                  : directory_.string());
     const TrainTotals totals = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
-    for (const std::string& note : go_on_in_directory(directory_, before, totals)) {
+    for (const std::string& note :
+         go_on_in_directory(directory_, before, totals, config_.train.log_every.steps)) {
       say("note: " + note);
     }
   });

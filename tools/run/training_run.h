@@ -126,6 +126,7 @@ class TrainingRun {
   void begin_job_time();
   std::string stored_config() const;
   std::string reason_to_stop(int signal) const;
+  void end_long_timeline(int64_t step);
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
@@ -189,7 +190,8 @@ class TrainingRun {
   size_t needed_ = 0;                    // bytes of a rank, predicted
   std::optional<GpuMemory> gpu_memory_;  // with NCCL, until its use was told
   size_t resident_before_ = 0;
-  Trace trace_;  // outlives the session, whose workers write into it
+  Trace trace_;          // outlives the session, whose workers write into it
+  bool traces_ = false;  // see end_long_timeline()
   std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;

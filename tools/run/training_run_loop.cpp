@@ -6,6 +6,7 @@
 #include <fmt/chrono.h>
 
 #include "comm/exchange.h"
+#include "core/text/numbers.h"
 #include "tools/checkpoint/checkpoint_room.h"
 #include "tools/launch/batch_job.h"
 #include "tools/launch/launch.h"
@@ -57,6 +58,7 @@ TrainerOptions TrainingRun::trainer_options() {
   const auto between_steps = [this](const TrainTotals& totals) {
     watch_checkpoint(false);
     tell_what_libraries_took();
+    end_long_timeline(totals.steps);
     progress_file_.step(totals);
   };
   return {.steps = config_.train.steps,
@@ -114,6 +116,17 @@ void TrainingRun::begin_job_time() {
 std::string TrainingRun::reason_to_stop(int signal) const {
   if (signal == SIGUSR1 && job_time_ && job_time_->stops()) return "the end of the job's time";
   return std::string(name_of_signal(signal));
+}
+
+// The timeline is in memory until the end, however long a run is that somebody traces.
+void TrainingRun::end_long_timeline(int64_t step) {
+  constexpr int64_t kMostTraced = 1'000'000;  // numbers of operations: about 300 MB
+  if (!traces_ || trace_.next_sequence() < kMostTraced) return;
+  traces_ = false;
+  session_->set_trace(nullptr);
+  phases_->end_timeline();
+  say(fmt::format("note: the timeline ends after step {}: a rank keeps {} operations", step,
+                  format_count(kMostTraced)));
 }
 
 // The end of a job's time belongs to one start.

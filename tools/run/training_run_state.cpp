@@ -10,6 +10,7 @@
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/launch/interrupt.h"
 #include "tools/report/source_commit.h"
+#include "tools/run/run_texts.h"
 #include "tools/run/same_run.h"
 #include "tools/run/training_run.h"
 
@@ -207,7 +208,11 @@ void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
 
 RunEnd TrainingRun::end_of(const TrainTotals& totals) const {
   RunEnd end = {.status = status_after(totals.signal), .last_durable_step = durable_step_};
-  if (totals.signal == 0) return {status::kDone, "done", durable_step_};
+  if (totals.signal == 0) {
+    const std::string nonfinite = failed_validation(config_, totals);
+    if (!nonfinite.empty()) return {status::kGaveUp, nonfinite, durable_step_};
+    return {status::kDone, "done", durable_step_};
+  }
   end.reason = "stopped by " + reason_to_stop(totals.signal);
   if (end.status == status::kStartAgain && durable_step_ < totals.steps) {
     end.status = status::kNotDurable;
