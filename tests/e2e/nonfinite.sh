@@ -9,7 +9,7 @@ for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
 cat >config.yaml <<'YAML'
 model: {model_type: llama, hidden_size: 16, layers: 1, heads: 2}
 data: {train: text.txt, validation: text.txt, sequence_length: 16}
-train: {steps: 1, lr: 1.0e+30, batch: 2}
+train: {steps: 1, lr: 1.0e+39, batch: 2}
 checkpoint: {every: 1}
 YAML
 # train STATUS LOG options...
