@@ -12,7 +12,9 @@
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
+#include "tools/launch/launch.h"
 #include "tools/report/metrics_line.h"
+#include "tools/report/run_state.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
 
@@ -231,10 +233,16 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
   if (!request.from_scratch && (last || !damaged.empty())) {
     std::vector<std::string> why = damaged;
     if (last) why.insert(why.begin(), fmt::format("that of step {} was complete", last->step));
-    fail(
-        "--resume auto: {}: no checkpoint can be read: {}; --restart-from-scratch begins again at "
-        "step 1",
-        where, fmt::join(why, "; "));
+    // A folder that is elsewhere has gone as a whole, or `fsdp launch` has just seen a checkpoint.
+    const fs::path& elsewhere = plan.config.checkpoint.folder;
+    const bool gone =
+        damaged.empty() && (request.known_step > 0 || (!elsewhere.empty() && !is_there(elsewhere)));
+    throw AgreedError(
+        fmt::format("--resume auto: {}: no checkpoint can be read: {}{}; --restart-from-scratch "
+                    "begins again at step 1",
+                    where, fmt::join(why, "; "),
+                    gone ? "; nothing is there now: has the mount gone?" : ""),
+        status::kFailed, gone);
   }
   if (is_beginning_of_run(plan.run_directory)) return;
   const CheckpointOfRun& origin = record.origin;
@@ -256,6 +264,35 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
       fmt::format("{}: no checkpoint of its own: the run begins again at {}", where, origin.path));
 }
 
+bool has_runs_in(const fs::path& folder) {
+  const std::vector<std::string> names = names_in(folder);
+  return std::ranges::any_of(names, [&](const auto& name) { return is_run_folder(folder / name); });
+}
+
+// A file system that is not mounted looks like a run that never was. Who knows better does not
+// begin anew: a later start may find it. Slurm starts a job again, possibly on another host, whose
+// first start may have made nothing; the folder above is then known by its other runs.
+void check_not_gone(const ResumeRequest& request, const fs::path& directory) {
+  if (request.from_scratch) return;
+  const bool empty = !is_there(directory) || is_beginning_of_run(directory);
+  if (request.known_step > 0 && empty) {
+    throw AgreedError(
+        fmt::format(
+            "--resume auto: {}: the run is not there, which had a checkpoint of step {}: has "
+            "the mount gone? --restart-from-scratch begins again at step 1",
+            directory.string(), request.known_step),
+        status::kFailed, true);
+  }
+  if (request.requeued == 0 || is_there(directory)) return;
+  if (has_runs_in(fs::absolute(directory / "").parent_path().parent_path())) return;
+  throw AgreedError(
+      fmt::format("--resume auto: {}: is not there, though Slurm has started this job before "
+                  "(SLURM_RESTART_COUNT={}): has the mount gone? Where the run has never begun: "
+                  "mkdir -p {}",
+                  directory.string(), request.requeued, directory.string()),
+      status::kFailed, true);
+}
+
 void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& record,
                ResumePlan& plan) {
   plan.config = given_config(request, plan);
@@ -263,6 +300,7 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
   const fs::path directory = plan.config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
+  check_not_gone(request, directory);
   if (!is_there(directory)) return;
   FSDP_CHECK(is_run(directory) || is_beginning_of_run(directory),
              "--resume auto: {}: no run directory: neither {} nor run_args.json",

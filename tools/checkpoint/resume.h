@@ -24,6 +24,8 @@ struct ResumeRequest {
   std::vector<config::Override> overrides;  // --set and its short forms
   // Checkpoints that turned out damaged when they were read, and what is wrong with them.
   std::map<std::filesystem::path, std::string> damaged = {};
+  int64_t known_step = 0;  // of a checkpoint that `fsdp launch` has seen; 0: of none
+  int requeued = 0;        // how often Slurm has started this job again
 };
 
 struct ResumePlan {

@@ -47,7 +47,8 @@ std::regex unfinished_names() {
   }
   return std::regex(R"(\.shared-[0-9a-f]+|)"  // of check_shared_folder
                     R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|)"
-                    R"(last\.json|progress\.json|metrics\.jsonl?|skipped_rows\.jsonl|)" +
+                    R"(last\.json|progress\.json|metrics\.jsonl?|skipped_rows\.jsonl|)"
+                    R"(end\.json|failures\.jsonl|)" +
                     results +
                     R"(rings\.txt|ring\.rank\d+\.json|trace\.rank\d+\.json)\.\d+-\d+\.tmp)");
 }

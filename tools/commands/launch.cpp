@@ -18,21 +18,29 @@ struct LaunchCommandOptions {
   std::string hosts;  // "": this one
   int64_t restarts = 0;
   int64_t pause = RestartLimits().longest_pause.count();  // seconds
+  int64_t patience = RestartLimits().patience.count();    // seconds
   bool print = false;
 };
 
 int start_job(const LaunchCommandOptions& options) {
   check_one_process("launch");
-  ParentOptions parent = {
-      .job = options.job,
-      .restarts = {.most = options.restarts, .longest_pause = std::chrono::seconds(options.pause)},
-      .say = [](const std::string& line) { print_line("launch: " + line); }};
+  ParentOptions parent = {.job = options.job,
+                          .restarts = {.most = options.restarts,
+                                       .longest_pause = std::chrono::seconds(options.pause),
+                                       .patience = std::chrono::seconds(options.patience),
+                                       .several_hosts = !options.hosts.empty() ||
+                                                        options.job.launcher == Launcher::kSrun},
+                          .say = [](const std::string& line) { print_line("launch: " + line); }};
   parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> command;
   try {
     if (!options.hosts.empty()) parent.job.hosts = parse_hosts(options.hosts);
     FSDP_CHECK(options.job.ranks > 0 || !options.hosts.empty(), "launch: expected -n, or --hosts");
-    if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
+    if (options.restarts > 0) {
+      const JobRun run = run_of(parent.job);
+      parent.run_directory = run.directory;
+      parent.silence = run.timeout;
+    }
     command = command_of(parent.job, this_host(parent.job), options.restarts > 0);
   } catch (const Error& error) {
     report_error(error.what());
@@ -68,6 +76,11 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
         .add_option("--pause", options->pause,
                     "the longest pause before train is started again, in seconds (default: 60)")
         .from_to(int64_t{0}, int64_t{86'400});
+    command
+        .add_option("--patience", options->patience,
+                    "how long a storage or a host that does not answer is waited for, in seconds "
+                    "(default: 1800)")
+        .from_to(int64_t{0}, int64_t{30} * 86'400);
     command.add_flag("--print", options->print, "prints the command that starts the ranks");
     command.add_option("command", options->job.arguments, "train ..., behind --").required();
     command.when_chosen([&chosen, options] { chosen = [options] { return start_job(*options); }; });

@@ -97,7 +97,22 @@ void write_script(const fs::path& file, const std::string& text) {
   write_file_atomically(file, text);
 }
 
+// A job that Slurm starts again can tell then that its storage is not mounted (resume.cpp), also
+// where its first start came to nothing.
+void make_run_directories(const SlurmOptions& options) {
+  std::vector<Variation> all = options.job.variations;
+  if (all.empty()) all.emplace_back();
+  for (const Variation& varied : all) {
+    try {
+      make_folders(configuration(options, varied).runtime.run_dir);
+    } catch (const SystemError& error) {
+      say(fmt::format("note: {}; the job makes its run directory itself", error.what()));
+    }
+  }
+}
+
 int submit_job(const SlurmOptions& options) {
+  make_run_directories(options);
   const std::string id = submit(options.file);
   say(fmt::format("job {} is submitted: squeue -j {}, scancel {}", id, id, id));
   if (!options.wait) return status::kDone;

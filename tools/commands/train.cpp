@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <stdio_ext.h>
 
 #include "comm/exchange.h"
 #include "tools/checkpoint/resume.h"
@@ -33,11 +34,24 @@ config::TrainConfig configuration_of(const ResumeRequest& request) {
   }
 }
 
+// What a run prints is its log, and its results are in its directory. A log that found no room does
+// not make another start of what was done.
+int status_without_log(int status) {
+  if (status != status::kDone || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0))
+    return status;
+  report_error(
+      "warning: standard output cannot be written: the disk is full or it was closed; the run is "
+      "done all the same");
+  ::__fpurge(stdout);
+  std::clearerr(stdout);
+  return status;
+}
+
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
   requeue_until_training();
-  outlive_reader();  // the run goes on; main() says at its end that nobody read all output
+  outlive_reader();  // the run goes on, and says at its end that nobody read all output
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;
@@ -49,7 +63,9 @@ int train_on_ranks(TrainOptions options) {
                .with_changes = options.run.resume_with_changes,
                .from_scratch = options.run.restart_from_scratch,
                .config_file = options.given.config,
-               .overrides = overrides};
+               .overrides = overrides,
+               .known_step = starts_before().durable_step,
+               .requeued = starts_before().by_slurm};
     plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
@@ -106,8 +122,9 @@ void add_train_command(const Command& app, ChosenCommand& chosen) {
                    "with --resume auto: also where the checkpoints of the run cannot be read");
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
-  command.when_chosen(
-      [&chosen, options] { chosen = [options] { return train_on_ranks(*options); }; });
+  command.when_chosen([&chosen, options] {
+    chosen = [options] { return status_without_log(train_on_ranks(*options)); };
+  });
 }
 
 }  // namespace fsdp::tools

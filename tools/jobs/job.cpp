@@ -31,6 +31,11 @@ bool is_exported(std::string_view name) {
   return name == "LD_LIBRARY_PATH" || name == "PATH";
 }
 
+// Set by the parent for each start (parent.cpp), read by rank 0, which may be on another host.
+constexpr const char* kParentVariables[] = {"FSDP_RESTARTS", "FSDP_ENDED_BEFORE",
+                                            "FSDP_STATUS_BEFORE", "FSDP_CAUSE_BEFORE",
+                                            "FSDP_DURABLE_STEP"};
+
 int most_of_host(const Job& job, const JobHost& host) {
   if (job.hosts.empty()) return host.slurm_ranks > 0 ? host.slurm_ranks : job.all_ranks();
   int most = 0;
@@ -85,8 +90,9 @@ Words mpirun_words(const Job& job, const JobHost& host, bool goes_on) {
   for (const std::string& name : host.variables) {
     if (is_exported(name)) add({"-x", name});
   }
-  // Set by the parent for each start (parent.cpp), read by rank 0, which may be on another host.
-  if (goes_on && !job.hosts.empty()) add({"-x", "FSDP_RESTARTS", "-x", "FSDP_ENDED_BEFORE"});
+  if (goes_on && !job.hosts.empty()) {
+    for (const char* name : kParentVariables) add({"-x", name});
+  }
   return words;
 }
 
@@ -201,7 +207,7 @@ Words values_of(const Words& words, const std::string& option) {
   return values;
 }
 
-fs::path directory_of(const Job& job) {
+JobRun run_of(const Job& job) {
   FSDP_CHECK(!job.arguments.empty() && job.arguments.front() == "train",
              "launch: --restart: only train can go on where it was, got {}",
              job.arguments.empty() ? "no command" : job.arguments.front());
@@ -216,7 +222,8 @@ fs::path directory_of(const Job& job) {
       files.empty() ? "" : files.back(), std::vector<config::Override>(sets.begin(), sets.end()));
   FSDP_CHECK(!config.runtime.run_dir.empty(),
              "launch: --restart: needs runtime.run_dir, the folder that the run goes on in");
-  return config.runtime.run_dir;
+  return {.directory = config.runtime.run_dir,
+          .timeout = std::chrono::seconds(config.runtime.launch.timeout_s)};
 }
 
 }  // namespace fsdp::tools

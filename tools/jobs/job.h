@@ -2,6 +2,7 @@
 // about its launcher (tools/launch/launch.h), a job that waits in a queue (slurm_script.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -51,8 +52,12 @@ std::vector<std::string> command_of(const Job& job, const JobHost& host, bool go
 // The values of an option: "--set a b" has two, "--set=a" one.
 std::vector<std::string> values_of(const std::vector<std::string>& words,
                                    const std::string& option);
-// Error unless the job can be started again: it is `train` with a runtime.run_dir, which is
-// returned.
-std::filesystem::path directory_of(const Job& job);
+// Where the run of a job goes on, and how long nobody in it waits for another one in vain.
+struct JobRun {
+  std::filesystem::path directory;
+  std::chrono::seconds timeout{600};  // runtime.timeout_s
+};
+// Error unless the job can be started again: it is `train` with a runtime.run_dir.
+JobRun run_of(const Job& job);
 
 }  // namespace fsdp::tools

@@ -136,6 +136,8 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .under_launcher = environment().started,
                          .restarts = environment().restarts,
                          .ended_before = environment().ended_before,
+                         .status_before = environment().status_before,
+                         .cause_before = environment().cause_before,
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
@@ -195,10 +197,14 @@ int launch_threads(const LaunchOptions& options, int ranks, const RankWork& work
     const std::string_view only_rank = "rank 0: ";
     print_line(ranks == 1 && message.starts_with(only_rank) ? message.substr(only_rank.size())
                                                             : message);
+    rings.leave_end(status::kFailed, message);
     if (ranks > 1) print_rings_of_error(rings);
     return 1;
   }
-  if (!agreed.empty()) print_line(agreed);
+  if (!agreed.empty()) {
+    print_line(agreed);
+    rings.leave_end(status, agreed);
+  }
   return status;
 }
 
@@ -274,7 +280,10 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     job_end->finish();
     return status;
   } catch (const AgreedError& error) {
-    if (world.rank() == 0) print_line(error.what());
+    if (world.rank() == 0) {
+      print_line(error.what());
+      rings.leave_end(error.status(), error.what());
+    }
     return error.status();
   } catch (const std::exception& error) {
     if (!job_end) {
@@ -403,6 +412,11 @@ void check_same_settings(comm::Communicator& world, std::string_view what,
                                 found->first, found->other.substr(value), found->rank));
 }
 
+StartsBefore starts_before() {
+  const LauncherEnvironment launcher = environment();
+  return {.durable_step = launcher.durable_step, .by_slurm = launcher.by_slurm};
+}
+
 bool first_rank_of_host(comm::Communicator& world) {
   const std::vector<std::string> hosts = world.exchange(host_name());
   const auto first = std::find(hosts.begin(), hosts.end(), host_name());
@@ -454,7 +468,10 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
   const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
   const int foreign = foreign_size(getenv, started, std::max(size, 0));
+  const int by_slurm = std::max(number({"SLURM_RESTART_COUNT"}), 0);
   const char* const ended = getenv("FSDP_ENDED_BEFORE");
+  const char* const cause = getenv("FSDP_CAUSE_BEFORE");
+  const char* const durable = getenv("FSDP_DURABLE_STEP");
   const bool connected =
       getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMIX_NAMESPACE");
   return {.started = started,
@@ -466,9 +483,12 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
           .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
           .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
           .foreign_size = foreign,
-          .restarts =
-              std::max(number({"FSDP_RESTARTS"}), 0) + std::max(number({"SLURM_RESTART_COUNT"}), 0),
-          .ended_before = ended ? std::atof(ended) : 0};
+          .restarts = std::max(number({"FSDP_RESTARTS"}), 0) + by_slurm,
+          .by_slurm = by_slurm,
+          .ended_before = ended ? std::atof(ended) : 0,
+          .status_before = number({"FSDP_STATUS_BEFORE"}),
+          .cause_before = cause ? cause : "",
+          .durable_step = durable ? std::atoll(durable) : 0};
 }
 
 }  // namespace fsdp::tools

@@ -35,8 +35,12 @@ struct RankContext {
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
   int restarts = 0;             // of this job, before this start
-  double ended_before = 0;      // Unix time of the end of the start before; 0: not known
-  RingDump* rings = nullptr;    // wants to know the run directory; null: there is none
+  // Of the last start that came to a step, where `fsdp launch` has seen its end: Unix time (0: not
+  // known), status (-1), and what the parent has to say of it ("").
+  double ended_before = 0;
+  int status_before = -1;
+  std::string cause_before = {};
+  RingDump* rings = nullptr;  // wants to know the run directory; null: there is none
 };
 
 // Prints backend_note to stderr, once. For commands that measure: a reader must know what computed.
@@ -105,6 +109,13 @@ bool first_rank_of_host(comm::Communicator& world);
 // Error when a launcher has started several processes: this command runs in one.
 void check_one_process(std::string_view command);
 
+// What who starts the run knows of its earlier starts.
+struct StartsBefore {
+  int64_t durable_step = 0;  // of the last checkpoint that `fsdp launch` has seen; 0: of none
+  int by_slurm = 0;          // how often Slurm has started the job again
+};
+StartsBefore starts_before();
+
 // Whether the machine made this error, and no person; see AgreedError.
 bool is_of_machine(const std::exception& error);
 
@@ -125,7 +136,11 @@ struct LauncherEnvironment {
   bool without_pmix = false;  // srun did, and not with --mpi=pmix
   int foreign_size = 0;       // processes of torchrun and the like: foreign_launcher.h
   int restarts = 0;           // by `fsdp launch` and by Slurm
+  int by_slurm = 0;           // of them
   double ended_before = 0;    // by `fsdp launch`: see RankContext
+  int status_before = -1;
+  std::string cause_before = {};
+  int64_t durable_step = 0;
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);

@@ -5,6 +5,9 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "tools/report/metrics_line.h"
+#include "tools/report/run_costs.h"
+#include "tools/report/run_state.h"
 
 namespace fsdp::tools {
 namespace {
@@ -21,6 +24,28 @@ void flatten(const YAML::Node& node, const std::string& path,
     const std::string key = entry.first.as<std::string>();
     flatten(entry.second, path.empty() ? key : path + "." + key, out);
   }
+}
+
+Json metrics_so_far(const std::filesystem::path& folder) {
+  const LogEnd log = read_log_end(folder / "metrics.jsonl");
+  Json metrics = Json::object();
+  const auto set = [&](const char* key, std::optional<double> value) {
+    if (value) metrics[key] = *value;
+  };
+  set("steps", log.step);
+  set("train_loss", log.loss);
+  set("tokens_per_s", log.tokens_per_s);
+  set("wall_time_s", log.wall_time_s);
+  set("true_tokens", log.true_tokens);
+  set("samples", log.samples);
+  set("validation_loss", log.validation_loss);
+  try {
+    set("world_size", number_at(read_json_file(folder / "run_args.json"), "/world_size"));
+    const RunProgress progress = read_progress(folder / "progress.json");
+    visit_costs(progress.costs, [&](const char* key, auto value) { metrics[key] = value; });
+  } catch (const Error&) {  // not there, or half of it is written
+  }
+  return metrics;
 }
 
 }  // namespace
@@ -45,6 +70,15 @@ FinishedRun read_finished_run(const std::filesystem::path& folder) {
   return {.folder = folder,
           .settings = read_settings(folder / "config.yaml"),
           .metrics = read_json_file(folder / "metrics.json")};
+}
+
+FinishedRun read_run(const std::filesystem::path& folder) {
+  const bool ended = is_there(folder / "metrics.json");
+  if (ended || !is_run_folder(folder)) return read_finished_run(folder);
+  return {.folder = folder,
+          .settings = read_settings(folder / "config.yaml"),
+          .metrics = metrics_so_far(folder),
+          .state = std::string(name_of(condition_of(folder, unix_time()).state))};
 }
 
 std::optional<double> number_at(const Json& json, const std::string& path) {

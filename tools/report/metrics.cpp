@@ -222,6 +222,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   });
   visit_costs(s.costs, [&](const char* key, const auto& value) { out[key] = value; });
   out["save_stall_share"] = json_of(s.costs.save_stall_share());
+  out["effective_share"] = s.costs.effective_share(s.totals.wall_time_s);
   for (const Json& more : {callback_metrics(s), guide_keys(s)}) {
     for (const auto& [key, value] : more.items()) {
       if (!out.contains(key)) out[key] = value;

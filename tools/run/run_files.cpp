@@ -7,6 +7,7 @@
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/guests.h"
+#include "tools/launch/end_note.h"
 #include "tools/report/result_files.h"
 
 namespace fsdp::tools {
@@ -64,6 +65,7 @@ std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs:
   std::vector<std::string> notes = take_log(directory, run_before / "metrics.jsonl", before);
   keep_unit_hashes(directory, run_before, before.steps);
   fs::remove(directory / "metrics.json");
+  fs::remove(directory / kEndNote);
   for (const auto* files : config::guests_of<ResultFiles>()) {
     for (const std::string_view name : files->names) fs::remove(directory / name);
   }

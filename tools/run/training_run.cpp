@@ -15,6 +15,7 @@
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/report/run_state.h"
 #include "tools/run/run_files.h"
 #include "tools/run/run_texts.h"
 #include "tools/train/config_to_session.h"
@@ -364,6 +365,7 @@ void TrainingRun::take_directory() {
         say(fmt::format("note: what is left of checkpoints is in {}", aside.string()));
     }
     if (options_.resume.empty() && !rolled_back_) return;
+    end_before_ = end_of_run(directory_);
     // A new directory gets the lines of the run that it begins in.
     const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
     const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
@@ -411,8 +413,9 @@ void TrainingRun::begin_progress() {
   try {
     if (is_there(file)) {
       const RunProgress before = read_progress(file);
-      begin = begin_again(before, kept, rank_.ended_before);
+      begin = begin_again(before, kept, rolled_back_ ? 0 : rank_.ended_before);
       if (rolled_back_) begin.costs.restarts = before.costs.restarts;  // the process goes on
+      note_failure(before, begin);
     }
   } catch (const SystemError&) {
     throw;
@@ -420,7 +423,28 @@ void TrainingRun::begin_progress() {
     say(fmt::format("note: {}; what earlier failures cost is not known", error.what()));
   }
   const auto age = [this] { return rolled_back_ ? 0 : process_age_s(); };
-  progress_file_ = ProgressFile(file, begin, age);
+  progress_file_ = ProgressFile(file, begin, age, [this](double pause_s, double restart_s) {
+    complete_failure(directory_, pause_s, restart_s);
+  });
+}
+
+// What the start before has left of its end counts, then what the launcher has seen of it.
+void TrainingRun::note_failure(const RunProgress& before, const RunProgress& begin) {
+  EndNote end = end_before_.value_or(EndNote());
+  if (end.status < 0) end.status = rolled_back_ ? -1 : rank_.status_before;
+  if (!rank_.cause_before.empty()) end.cause = rank_.cause_before;
+  if (rolled_back_) end.cause = "rolled back";
+  if (end.cause.empty()) {
+    end.cause = end.status > 128 ? fmt::format("killed by signal {}", end.status - 128)
+                                 : "it has not said why";
+  }
+  if (end.time == 0) end.time = rank_.ended_before > 0 ? rank_.ended_before : before.seen;
+  append_failure(directory_, {.end = end,
+                              .restart = rank_.restarts,
+                              .step = before.step,
+                              .steps_lost = std::max(before.step - begin.step, int64_t{0}),
+                              .lost_s = begin.costs.lost_s - before.costs.lost_s,
+                              .detection_s = begin.costs.detection_s - before.costs.detection_s});
 }
 
 // The model is worth more than the folder that somebody removed during the run.

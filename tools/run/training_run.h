@@ -27,6 +27,7 @@
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_report.h"
 #include "tools/report/device_snapshot.h"
+#include "tools/report/failure_log.h"
 #include "tools/report/monitor.h"
 #include "tools/report/result_files.h"
 #include "tools/report/run_costs.h"
@@ -116,6 +117,7 @@ class TrainingRun {
   void choose_id();
   void take_directory();
   void begin_progress();
+  void note_failure(const RunProgress& before, const RunProgress& begin);
   void write_results(const RunSummary& summary);
   void keep_directory();
   // training_run_loop.cpp: its steps
@@ -193,7 +195,8 @@ class TrainingRun {
   std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
-  std::string id_;  // of the run, in its directory and its checkpoints
+  std::optional<EndNote> end_before_;  // of the start that this one goes on with
+  std::string id_;                     // of the run, in its directory and its checkpoints
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
   bool without_checkpoints_ = false;           // there was no place for them at the start

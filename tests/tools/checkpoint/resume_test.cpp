@@ -199,6 +199,69 @@ TEST_CASE("resume: auto does not start over where a checkpoint was complete") {
                        "--restart-from-scratch: only beside --resume auto"));
 }
 
+// Whether the error is the machine's, so that a later start may do; its text is `what`.
+bool may_come_back(const ResumeRequest& request, std::string& what) {
+  try {
+    plan_resume(request);
+  } catch (const std::exception& error) {
+    what = error.what();
+    return is_of_machine(error);
+  }
+  what = "";
+  return false;
+}
+
+TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begin where none is") {
+  const FakeRun run;
+  const fs::path absent = run.folder / "absent";
+  ResumeRequest request = {
+      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .known_step = 20};
+  std::string what;
+  CHECK(may_come_back(request, what));
+  CHECK(test::contains(what,
+                       "absent: the run is not there, which had a checkpoint of step 20: has "
+                       "the mount gone?"));
+  fs::create_directory(absent);  // the empty folder that a mount has been on
+  CHECK(may_come_back(request, what));
+  request.from_scratch = true;
+  CHECK(plan_resume(request).checkpoint.empty());
+  // The run is there, and its checkpoints are not.
+  request.from_scratch = false;
+  request.overrides = given_to(run);
+  note_last_checkpoint(run.directory, {20, "", ""});
+  CHECK(may_come_back(request, what));
+  CHECK(test::contains(what, "that of step 20 was complete; nothing is there now"));
+  request.known_step = 0;
+  CHECK(!may_come_back(request, what));  // a person has removed them
+  request.overrides.emplace_back("checkpoint.folder=" + (run.folder / "other_mount").string());
+  CHECK(may_come_back(request, what));
+}
+
+TEST_CASE("resume: a job that Slurm has started again finds its run directory, or says so") {
+  const FakeRun run;
+  const fs::path absent = run.folder / "runs/absent";
+  ResumeRequest request = {
+      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .requeued = 3};
+  std::string what;
+  CHECK(may_come_back(request, what));
+  CHECK(test::contains(what,
+                       "SLURM_RESTART_COUNT=3): has the mount gone? Where the run has never "
+                       "begun: mkdir -p "));
+  fs::create_directories(run.folder / "runs");  // or where a mount is missing
+  CHECK(may_come_back(request, what));
+  // Its first start has made nothing: the folder is known by another run, or was made for it.
+  fs::create_directories(run.folder / "runs/other");
+  write_file_atomically(run.folder / "runs/other/config.yaml", "");
+  write_file_atomically(run.folder / "runs/other/run_args.json", "{}");
+  CHECK(plan_resume(request).run_directory.empty());
+  fs::remove_all(run.folder / "runs/other");
+  fs::create_directory(absent);
+  CHECK(plan_resume(request).run_directory == absent);
+  fs::remove(absent);
+  request.from_scratch = true;
+  CHECK(plan_resume(request).run_directory.empty());
+}
+
 TEST_CASE("resume: a branch without a checkpoint of its own begins again where it began") {
   const FakeRun trunk, branch;
   trunk.set_id("a");

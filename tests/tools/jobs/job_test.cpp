@@ -60,6 +60,12 @@ TEST_CASE("job: ranks on several hosts") {
                                               "FSDP_RESTARTS",
                                               "-x",
                                               "FSDP_ENDED_BEFORE",
+                                              "-x",
+                                              "FSDP_STATUS_BEFORE",
+                                              "-x",
+                                              "FSDP_CAUSE_BEFORE",
+                                              "-x",
+                                              "FSDP_DURABLE_STEP",
                                               "/bin/fsdp",
                                               "train",
                                               "--resume",
@@ -114,7 +120,7 @@ TEST_CASE("job: a job that starts again has a folder to go on in") {
   const test::TempFolder folder;
   const std::string file = folder.write("c.yaml", "runtime: {run_dir: of_file}\n").string();
   const auto directory = [](const Words& arguments) {
-    return directory_of(job_of(Launcher::kLocal, 1, arguments));
+    return run_of(job_of(Launcher::kLocal, 1, arguments)).directory;
   };
   CHECK(directory({"train", "--config", file}) == "of_file");
   CHECK(directory({"train", "--config=" + file, "--set", "train.steps=3",

@@ -51,9 +51,17 @@ TEST_CASE("launch: what the parent and Slurm say of starts before this one") {
   CHECK(environment_of({}).ended_before == 0);
   const LauncherEnvironment again = environment_of({{"FSDP_RESTARTS", "2"},
                                                     {"SLURM_RESTART_COUNT", "3"},
-                                                    {"FSDP_ENDED_BEFORE", "1700000000.25"}});
+                                                    {"FSDP_ENDED_BEFORE", "1700000000.25"},
+                                                    {"FSDP_STATUS_BEFORE", "137"},
+                                                    {"FSDP_CAUSE_BEFORE", "it hung"},
+                                                    {"FSDP_DURABLE_STEP", "5000000000"}});
   CHECK(again.restarts == 5);
   CHECK(again.ended_before == 1700000000.25);
+  CHECK(again.by_slurm == 3);
+  CHECK(again.status_before == 137);
+  CHECK(again.cause_before == "it hung");
+  CHECK(again.durable_step == 5'000'000'000);
+  CHECK(environment_of({}).status_before == -1);
 }
 
 TEST_CASE("launch: a Slurm batch script is not srun") {

@@ -92,6 +92,8 @@ TEST_CASE("metrics: the summary") {
   CHECK(again.at("save_stall_s") == 1);
   CHECK(again.at("save_write_s") == 5);
   CHECK(again.at("save_stall_share") == 0.2);
+  const double share = again.at("effective_share");
+  CHECK(share == summary.costs.effective_share(summary.totals.wall_time_s));
   const Json communication = again.at("communication");
   CHECK(communication.at("exposed_s") == 0.002);
   CHECK(communication.at("compute_s") == 1);
