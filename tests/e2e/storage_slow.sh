@@ -2,8 +2,7 @@
 # The storage of a run is away for a while, and its job dies with it: under `fsdp launch --restart` the job waits,
 # says so each minute, and ends with the weights of a run that nobody disturbed. Once the storage goes in the first
 # start of the parent, once in a later one. After the patience the parent gives up. A job that is stopped as a whole,
-# and a mpirun that is, are ended and started again. A job that Slurm starts again does not begin where its mount is
-# missing. What the log cannot take does not undo what was trained.
+# and a mpirun that is, are ended and started again. Quicker parts of the same: launch.sh.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI), AWAY seconds of the long outage (0: none;
 # 300 shows that of minutes).
 source "$(dirname "$0")/../support/e2e.sh"
@@ -97,14 +96,6 @@ stopped() {
 }
 stopped local
 if [ -n "${MPIRUN:-}" ]; then stopped mpirun; else echo "[SKIP] a mpirun that is stopped: no MPI"; fi
-
-SLURM_RESTART_COUNT=3 "$FSDP" train --config config.yaml --local-ranks 2 --resume auto --set runtime.run_dir=mount/run train.steps=20 >slurm.log 2>&1
-[ $? = 1 ] || { fail "Slurm: another status than 1"; cat slurm.log; }
-grep -q 'SLURM_RESTART_COUNT=3): has the mount gone?' slurm.log || { fail "Slurm"; cat slurm.log; }
-[ ! -e mount ] || fail "Slurm: a run directory was made"
-
-"$FSDP" launch local -n 2 --restart 3 -- train --config config.yaml --set runtime.run_dir=full >/dev/full 2>full.log </dev/null || { fail "full log: status $?"; cat full.log; }
-grep -q '^fsdp: warning: standard output cannot be written: .*; the run is done all the same$' full.log || { fail "full log"; cat full.log; }
 
 [ "$failed" = 0 ] && echo "storage: every job came to its end"
 exit "$failed"

@@ -289,7 +289,7 @@ class Parent {
     hung_ = silence.after(look, std::chrono::steady_clock::now());
     if (hung_.empty()) return;
     options_.say(hung_ + ": the job is ended");
-    hung_processes_ = family_of(child);
+    hung_processes_ = processes_below(child);
     for (const int signal : {SIGTERM, SIGCONT}) ::kill(-child, signal);
   }
 
@@ -312,14 +312,14 @@ class Parent {
   std::string ended_before_ = "0";  // Unix time; 0: this is the first start
   int status_before_ = -1;
   std::string cause_before_;
-  int64_t durable_step_ = 0;  // of the last checkpoint; 0: none is known
-  double seen_before_ = 0;    // the last step that was seen, Unix time
-  bool stepped_ = false;      // this start has come to a step
-  std::string hung_;          // why this start is being ended; "": it is not
-  std::vector<pid_t> hung_processes_;
-  bool ends_at_once_ = false;  // a second signal came
-  bool was_killed_ = false;    // the launcher of the last start
-  int asked_ = 0;              // the first signal that told the parent to stop
+  int64_t durable_step_ = 0;           // of the last checkpoint; 0: none is known
+  double seen_before_ = 0;             // the last step that was seen, Unix time
+  bool stepped_ = false;               // this start has come to a step
+  std::string hung_;                   // why this start is being ended; "": it is not
+  std::vector<pid_t> hung_processes_;  // below it
+  bool ends_at_once_ = false;          // a second signal came
+  bool was_killed_ = false;            // the launcher of the last start
+  int asked_ = 0;                      // the first signal that told the parent to stop
   std::optional<std::chrono::steady_clock::time_point> stopping_;  // the first but SIGUSR1
 };
 

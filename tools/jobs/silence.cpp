@@ -43,7 +43,7 @@ std::string Silence::after(const RunWatch::Look& look, Clock::time_point now) {
   return text_of(silent_, "nothing touches progress.json in the run directory");
 }
 
-std::vector<pid_t> family_of(pid_t process) {
+std::vector<pid_t> processes_below(pid_t process) {
   std::multimap<pid_t, pid_t> children;
   for (const std::string& name : names_in("/proc")) {
     if (name.find_first_not_of("0123456789") != name.npos) continue;
@@ -58,6 +58,7 @@ std::vector<pid_t> family_of(pid_t process) {
     const auto [first, end] = children.equal_range(found[i]);
     for (auto child = first; child != end; ++child) found.push_back(child->second);
   }
+  found.erase(found.begin());
   return found;
 }
 

@@ -35,7 +35,7 @@ class Silence {
   bool lives_ = false;  // this start has shown one
 };
 
-// The process and all below it, as far as /proc shows them.
-std::vector<pid_t> family_of(pid_t process);
+// Those that the process has started, and those below them, as far as /proc shows them.
+std::vector<pid_t> processes_below(pid_t process);
 
 }  // namespace fsdp::tools

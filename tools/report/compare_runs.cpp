@@ -56,13 +56,15 @@ class Table {
       : runs_(runs), change_(runs.size() == 2 ? percent_of : factor_of) {}
 
   void add(Row row) { sections_.back().rows.push_back(std::move(row)); }
-  // `scale`: what the numbers are multiplied with, of any run. Without a row where all are 0.
+  // `scale`: what the numbers are multiplied with, of any run. Without a row where all are
+  // `nothing`.
   void row(const std::string& name, const std::string& path,
-           const std::function<double(const Json&)>& scale, int digits) {
+           const std::function<double(const Json&)>& scale, int digits, double nothing = 0) {
     std::vector<std::optional<double>> values;
     for (const FinishedRun& run : runs_) values.push_back(scaled(run.metrics, path, scale));
-    if (std::all_of(values.begin(), values.end(), [](auto v) { return v.value_or(0) == 0; }))
-      return;
+    const bool none =
+        std::ranges::all_of(values, [&](auto value) { return value.value_or(nothing) == nothing; });
+    if (none) return;
     Row row = {.name = name, .values = {}, .changes = {}};
     for (size_t i = 0; i < values.size(); ++i) {
       const std::string& state = runs_[i].state;
@@ -185,7 +187,7 @@ void add_outcome(Table& table) {
   table.row("until failures were noticed (s)", "/detection_s", plain, 1);
   table.row("pauses and starts in vain (s)", "/pause_s", plain, 1);
   table.row("restarts, to their first step (s)", "/restart_s", plain, 1);
-  table.row("share of the time in steps that count", "/effective_share", plain, 3);
+  table.row("share of time in steps that count", "/effective_share", plain, 3, 1);
   table.row("stall of saves, of their writing", "/save_stall_share", plain, 3);
 }
 

@@ -1,6 +1,8 @@
 // Contract: tools/report/finished_run.h.
 #include "tools/report/finished_run.h"
 
+#include <algorithm>
+
 #include <yaml-cpp/yaml.h>
 
 #include "core/error.h"
@@ -43,6 +45,8 @@ Json metrics_so_far(const std::filesystem::path& folder) {
     set("world_size", number_at(read_json_file(folder / "run_args.json"), "/world_size"));
     const RunProgress progress = read_progress(folder / "progress.json");
     visit_costs(progress.costs, [&](const char* key, auto value) { metrics[key] = value; });
+    metrics["steps"] = std::max(progress.step, static_cast<int64_t>(log.step.value_or(0)));
+    metrics["effective_share"] = progress.costs.effective_share(progress.wall_time_s);
   } catch (const Error&) {  // not there, or half of it is written
   }
   return metrics;

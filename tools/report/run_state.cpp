@@ -76,6 +76,17 @@ std::optional<EndNote> end_of_run(const fs::path& run_directory) {
   return note;
 }
 
+std::string only_host_of(const fs::path& run_directory) {
+  try {
+    const auto hosts =
+        read_json_file(run_directory / "run_args.json").at("hosts").get<std::vector<std::string>>();
+    const bool one = std::ranges::all_of(hosts, [&](const auto& h) { return h == hosts[0]; });
+    return one && !hosts.empty() ? hosts[0] : "";
+  } catch (const std::exception&) {  // not there, or cut
+    return "";
+  }
+}
+
 RunCondition condition_of(const fs::path& run_directory, double now) {
   RunCondition out = {
       .end = end_of_run(run_directory), .holder = holder_of(run_directory), .silent_s = -1};

@@ -32,6 +32,9 @@ RunCondition condition_of(const std::filesystem::path& run_directory, double now
 // What metrics.json or end.json says; none: neither is there.
 std::optional<EndNote> end_of_run(const std::filesystem::path& run_directory);
 
+// Where its last start was, by run_args.json; "": on several hosts, or not known.
+std::string only_host_of(const std::filesystem::path& run_directory);
+
 // Whether the folder is that of a run, whatever became of it.
 bool is_run_folder(const std::filesystem::path& folder);
 

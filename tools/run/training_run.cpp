@@ -365,7 +365,7 @@ void TrainingRun::take_directory() {
         say(fmt::format("note: what is left of checkpoints is in {}", aside.string()));
     }
     if (options_.resume.empty() && !rolled_back_) return;
-    end_before_ = end_of_run(directory_);
+    end_before_ = end_of_run(directory_).value_or(EndNote{.host = only_host_of(directory_)});
     // A new directory gets the lines of the run that it begins in.
     const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
     const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
@@ -430,7 +430,7 @@ void TrainingRun::begin_progress() {
 
 // What the start before has left of its end counts, then what the launcher has seen of it.
 void TrainingRun::note_failure(const RunProgress& before, const RunProgress& begin) {
-  EndNote end = end_before_.value_or(EndNote());
+  EndNote end = end_before_;
   if (end.status < 0) end.status = rolled_back_ ? -1 : rank_.status_before;
   if (!rank_.cause_before.empty()) end.cause = rank_.cause_before;
   if (rolled_back_) end.cause = "rolled back";

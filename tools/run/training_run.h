@@ -195,8 +195,8 @@ class TrainingRun {
   std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
-  std::optional<EndNote> end_before_;  // of the start that this one goes on with
-  std::string id_;                     // of the run, in its directory and its checkpoints
+  EndNote end_before_;  // of the start that this one goes on with
+  std::string id_;      // of the run, in its directory and its checkpoints
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
   bool without_checkpoints_ = false;           // there was no place for them at the start

@@ -7,6 +7,7 @@
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
+#include "tools/launch/launch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -205,7 +206,7 @@ bool may_come_back(const ResumeRequest& request, std::string& what) {
     plan_resume(request);
   } catch (const std::exception& error) {
     what = error.what();
-    return is_of_machine(error);
+    return tools::is_of_machine(error);
   }
   what = "";
   return false;

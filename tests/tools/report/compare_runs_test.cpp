@@ -176,6 +176,8 @@ TEST_CASE("run comparison: of a run that has not ended, what is known of it") {
   CHECK(test::contains(text, "train.lr                                       1             2\n"));
   CHECK(test::contains(text, "ranks                                          2             4\n"));
   CHECK(test::contains(text, "training loss                             1.5000        2.5000\n"));
+  CHECK(test::contains(text, "steps                                         10             7\n"));
+  CHECK(test::contains(text, "share of time in steps that count          1.000         0.250\n"));
   CHECK(test::contains(text, "s/step                                    0.4000        killed\n"));
   CHECK(test::contains(text, "restarts                                       0             2\n"));
   CHECK(test::contains(text, "all at once                                 1.00        killed\n"));

@@ -57,6 +57,15 @@ TEST_CASE("run state: how a run has ended") {
   CHECK(end_of_run(folder.path())->status == 0);
 }
 
+TEST_CASE("run state: where the last start was") {
+  const test::TempFolder folder;
+  CHECK(only_host_of(folder.path()) == "");
+  folder.write("run_args.json", R"({"hosts": ["a", "a"]})");
+  CHECK(only_host_of(folder.path()) == "a");
+  folder.write("run_args.json", R"({"hosts": ["a", "b"]})");
+  CHECK(only_host_of(folder.path()) == "");
+}
+
 TEST_CASE("run state: which folders are those of runs") {
   const test::TempFolder folder;
   CHECK(!is_run_folder(folder.path()));
