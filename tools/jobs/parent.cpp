@@ -26,14 +26,14 @@ namespace fsdp::tools {
 namespace {
 
 namespace fs = std::filesystem;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr seconds kUntilKill(10);
-constexpr seconds kRepeat(1);
-constexpr std::chrono::milliseconds kTogether(500);     // as tools/launch/interrupt.cpp
-constexpr std::chrono::milliseconds kLook(50);          // while the job runs
-constexpr std::chrono::milliseconds kLookWell(10'000);  // between two starts
+constexpr milliseconds kTogether(500);     // as tools/launch/interrupt.cpp
+constexpr milliseconds kLook(50);          // while the job runs
+constexpr milliseconds kLookWell(10'000);  // between two starts
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -44,8 +44,8 @@ sigset_t awaited_signals() {
 }
 
 // The next of these signals, or 0 when none came in this time.
-int next_signal(const sigset_t& set, seconds limit) {
-  const timespec time = {limit.count(), 0};
+int next_signal(const sigset_t& set, milliseconds limit) {
+  const timespec time = {limit.count() / 1000, limit.count() % 1000 * 1'000'000};
   for (;;) {
     const int signal = ::sigtimedwait(&set, nullptr, &time);
     if (signal >= 0) return signal;
@@ -171,7 +171,7 @@ class Parent {
         const Restarts::Decision wait = restarts_.wait(look.problem, now());
         if (!wait.why.empty()) options_.say(wait.why);
         if (!wait.again) return leave(wait);
-        signal = next_asking(wait.pause);
+        signal = next_asking(options_.beat);
       }
       // The job before has crashed: its last steps are not on the disk.
       if (signal != 0) return signal == SIGUSR1 ? status::kNotDurable : status_after(signal);
@@ -185,7 +185,7 @@ class Parent {
   }
 
   // A signal that comes between two starts.
-  int next_asking(seconds pause) {
+  int next_asking(milliseconds pause) {
     for (;;) {
       const int signal = next_signal(signals_, pause);
       if (signal != SIGCHLD) return signal;  // of a process that an earlier start has left
@@ -255,7 +255,8 @@ class Parent {
     bool repeats = false;
     for (;;) {
       const bool waits_to_kill = ends_at_once_ || !hung_.empty();
-      const int signal = next_signal(signals_, waits_to_kill ? kUntilKill : kRepeat);
+      const int signal =
+          next_signal(signals_, waits_to_kill ? milliseconds(kUntilKill) : options_.beat);
       // SIGCHLD is lost where another thread takes it.
       if (signal == SIGCHLD || signal == 0) {
         if (const std::optional<int> status = ended(child, was_killed_)) {

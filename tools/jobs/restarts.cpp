@@ -98,7 +98,7 @@ Restarts::Decision Restarts::wait(const std::string& problem, std::chrono::secon
             .why = fmt::format("{}, for {} (--patience): given up", problem,
                                minutes_text(limits_.patience))};
   }
-  Decision more = {.again = true, .pause = std::chrono::seconds(1)};
+  Decision more = {.again = true};
   if (told_ && at - *told_ < kTell) return more;
   told_ = at;
   more.why =

@@ -180,7 +180,7 @@ TEST_CASE("run comparison: of a run that has not ended, what is known of it") {
   CHECK(test::contains(text, "share of time in steps that count          1.000         0.250\n"));
   CHECK(test::contains(text, "s/step                                    0.4000        killed\n"));
   CHECK(test::contains(text, "restarts                                       0             2\n"));
-  CHECK(test::contains(text, "all at once                                 1.00        killed\n"));
+  CHECK(test::contains(text, "activation                                  1.00        killed\n"));
   const CaseTable table = table_of_runs({run, other}, {"tokens_per_s", "peak_memory", "speed_up"});
   CHECK(text_table(table).rows.at(1) ==
         std::vector<std::string>{other.string(), "4", "300", "killed", "killed"});
