@@ -34,11 +34,11 @@ config::TrainConfig configuration_of(const ResumeRequest& request) {
   }
 }
 
-// What a run prints is its log, and its results are in its directory. A log that found no room does
-// not make another start of what was done.
+// What a run prints is its log, and its results are in its directory. Where nobody looks at the
+// log, one that found no room is no reason to start again what was done; see also main.cpp.
 int status_without_log(int status) {
-  if (status != status::kDone || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0))
-    return status;
+  if (status != status::kDone || !starts_before().unattended) return status;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   report_error(
       "warning: standard output cannot be written: the disk is full or it was closed; the run is "
       "done all the same");
@@ -51,7 +51,7 @@ int status_without_log(int status) {
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
   requeue_until_training();
-  outlive_reader();  // the run goes on, and says at its end that nobody read all output
+  outlive_reader();  // the run goes on; main() says at its end that nobody read all output
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;

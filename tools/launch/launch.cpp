@@ -414,7 +414,9 @@ void check_same_settings(comm::Communicator& world, std::string_view what,
 
 StartsBefore starts_before() {
   const LauncherEnvironment launcher = environment();
-  return {.durable_step = launcher.durable_step, .by_slurm = launcher.by_slurm};
+  return {.durable_step = launcher.durable_step,
+          .by_slurm = launcher.by_slurm,
+          .unattended = launcher.unattended};
 }
 
 bool first_rank_of_host(comm::Communicator& world) {
@@ -485,6 +487,7 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
           .foreign_size = foreign,
           .restarts = std::max(number({"FSDP_RESTARTS"}), 0) + by_slurm,
           .by_slurm = by_slurm,
+          .unattended = number({"FSDP_RESTARTS"}) >= 0,
           .ended_before = ended ? std::atof(ended) : 0,
           .status_before = number({"FSDP_STATUS_BEFORE"}),
           .cause_before = cause ? cause : "",

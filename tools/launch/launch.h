@@ -113,6 +113,7 @@ void check_one_process(std::string_view command);
 struct StartsBefore {
   int64_t durable_step = 0;  // of the last checkpoint that `fsdp launch` has seen; 0: of none
   int by_slurm = 0;          // how often Slurm has started the job again
+  bool unattended = false;   // `fsdp launch` has started this process
 };
 StartsBefore starts_before();
 
@@ -137,6 +138,7 @@ struct LauncherEnvironment {
   int foreign_size = 0;       // processes of torchrun and the like: foreign_launcher.h
   int restarts = 0;           // by `fsdp launch` and by Slurm
   int by_slurm = 0;           // of them
+  bool unattended = false;    // started by `fsdp launch`
   double ended_before = 0;    // by `fsdp launch`: see RankContext
   int status_before = -1;
   std::string cause_before = {};

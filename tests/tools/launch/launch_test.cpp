@@ -58,6 +58,8 @@ TEST_CASE("launch: what the parent and Slurm say of starts before this one") {
   CHECK(again.restarts == 5);
   CHECK(again.ended_before == 1700000000.25);
   CHECK(again.by_slurm == 3);
+  CHECK(again.unattended);
+  CHECK(!environment_of({}).unattended);
   CHECK(again.status_before == 137);
   CHECK(again.cause_before == "it hung");
   CHECK(again.durable_step == 5'000'000'000);
