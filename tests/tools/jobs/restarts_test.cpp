@@ -124,7 +124,7 @@ TEST_CASE("restarts: a run that has worked is started again until the patience i
     clock.now += next.pause + seconds(5);  // its set-up
   }
   CHECK(next.status == 76);
-  CHECK(pauses.size() == 11);
+  REQUIRE(pauses.size() == 11);
   CHECK(std::vector(pauses.begin(), pauses.begin() + 4) == std::vector<int64_t>{1, 8, 60, 60});
   CHECK(test::contains(next.why, "for 10 min there was no way on (--patience): given up"));
   // A step ends the wait.
