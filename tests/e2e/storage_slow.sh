@@ -20,7 +20,7 @@ YAML
 # until_line TEXT LOG PID: until the log has the line
 until_line() {
   for ((i = 0; i < 3000; ++i)); do
-    grep -qa -- "$1" "$2" && return
+    grep -qas -- "$1" "$2" && return
     kill -0 "$3" 2>/dev/null || break
     sleep 0.05
   done
