@@ -7,6 +7,7 @@
 #include "core/io/config_keys.h"
 #include "core/io/file.h"
 #include "core/io/hub_files.h"
+#include "core/io/patience.h"
 #include "core/io/safetensors.h"
 #include "core/text/listed.h"
 #include "models/causal_lm.h"
@@ -183,10 +184,10 @@ std::string adapter_base(const fs::path& folder) {
     const fs::path found = snapshot_in(place);
     if (is_named(found / "config.json")) return found.string();
   }
-  fail(
+  fail_missing(fmt::format(
       "{}: base_model_name_or_path: \"{}\": no such folder with a config.json: --base FOLDER says "
       "where the model is that the adapter belongs to (of fsdp train: --model FOLDER)",
-      (folder / kAdapterConfigFile).string(), base);
+      (folder / kAdapterConfigFile).string(), base));
 }
 
 // ---------------------------------------------------------------------------- Tensors

@@ -14,8 +14,13 @@ namespace fsdp {
 namespace fs = std::filesystem;
 
 bool is_named(const fs::path& file) {
-  std::error_code unreadable;
-  return fs::exists(fs::symlink_status(file, unreadable));
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(file, error);
+  if (status.type() == fs::file_type::none) {
+    throw SystemError(fmt::format("{}: cannot inspect: {}", file.string(), error.message()),
+                      error.value());
+  }
+  return fs::exists(status);
 }
 
 std::string broken_link(const fs::path& file) {
@@ -43,8 +48,7 @@ namespace {
 
 // By its name, or by what a cache has beside the snapshots: others have a folder snapshots, too.
 bool is_of_cache(const fs::path& folder) {
-  std::error_code unreadable;
-  const auto has = [&](const char* name) { return fs::is_directory(folder / name, unreadable); };
+  const auto has = [&](const char* name) { return is_folder(folder / name); };
   const fs::path named = folder.has_filename() ? folder : folder.parent_path();
   return has("snapshots") && !is_named(folder / "config.json") &&
          (named.filename().string().starts_with("models--") || has("blobs") || has("refs"));
@@ -54,17 +58,15 @@ bool is_of_cache(const fs::path& folder) {
 
 fs::path snapshot_in(const fs::path& folder) {
   if (!is_of_cache(folder)) return folder;
-  std::error_code unreadable;
   const fs::path snapshots = folder / "snapshots";
   std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(snapshots, unreadable)) {
-    if (entry.is_directory(unreadable)) found.push_back(entry.path().string());
+  for (const std::string& name : names_in(snapshots)) {
+    if (is_folder(snapshots / name)) found.push_back((snapshots / name).string());
   }
-  std::sort(found.begin(), found.end());
   if (found.size() == 1) return found[0];
   const fs::path main = folder / "refs/main";
   const std::string of_main =
-      fs::exists(main, unreadable) ? (snapshots / read_file(main)).string() : "";  // no line end
+      is_there(main) ? (snapshots / read_file(main)).string() : "";  // no line end
   const bool named = std::find(found.begin(), found.end(), of_main) != found.end();
   FSDP_CHECK(!found.empty(), "{}: a folder of the hub's cache without a snapshot: {} is empty",
              folder.string(), snapshots.string());

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/hub_files.h"
+#include "core/io/patience.h"
 #include "core/io/shard_index.h"
 #include "core/text/listed.h"
 
@@ -54,9 +55,8 @@ std::string difference(const SafetensorsFile& file, const std::string& tensor,
 }  // namespace
 
 SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
-  FSDP_CHECK(std::filesystem::exists(folder), "{}: no such folder", folder.string());
-  FSDP_CHECK(std::filesystem::is_directory(folder), "{}: expected a folder, got a file",
-             folder.string());
+  if (!is_there(folder)) fail_missing(folder.string() + ": no such folder");
+  FSDP_CHECK(is_folder(folder), "{}: expected a folder, got a file", folder.string());
   SafetensorsFolder out;
   out.folder_ = folder;
   if (is_named(folder / kWeightsName)) {
@@ -81,6 +81,8 @@ size_t SafetensorsFolder::open_file(const std::string& name, Problems& problems)
   }
   try {
     files_.back() = SafetensorsFile::open(folder_ / name);
+  } catch (const SystemError&) {
+    throw;
   } catch (const Error& error) {
     problems.emplace_back(error.what());
   }

@@ -5,6 +5,7 @@
 
 #include "core/io/file.h"
 #include "core/io/shard_index.h"
+#include "core/machine_error.h"
 #include "core/text/counted.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
@@ -109,13 +110,15 @@ bool is_run(const fs::path& folder) {
 }
 
 // Why a checkpoint cannot be read; "": its files have the right sizes. Damage is what the manifest
-// says. SystemError where the file system cannot tell.
+// says. SystemError where the file system cannot tell, OtherFormat where another program can.
 std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& manifest) {
   try {
     manifest = read_manifest(checkpoint);
     for (const BlockChecksums& file : manifest->files)
       BlockReader(checkpoint, file, false, {.retries = 0});
     return "";
+  } catch (const OtherFormat&) {  // the run would write another one over it, sooner or later
+    throw;
   } catch (const SystemError& error) {
     if (error.code() != ENOENT) throw;
     manifest.reset();
@@ -231,10 +234,14 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
   if (!request.from_scratch && (last || !damaged.empty())) {
     std::vector<std::string> why = damaged;
     if (last) why.insert(why.begin(), fmt::format("that of step {} was complete", last->step));
-    fail(
+    const std::string what = fmt::format(
         "--resume auto: {}: no checkpoint can be read: {}; --restart-from-scratch begins again at "
         "step 1",
         where, fmt::join(why, "; "));
+    // Nobody was there to remove them: their disk may come back.
+    const bool away = !is_folder(checkpoint_folder(plan.config, plan.run_directory));
+    if (request.restarted && away) fail_missing(what);
+    fail("{}", what);
   }
   if (is_beginning_of_run(plan.run_directory)) return;
   const CheckpointOfRun& origin = record.origin;
@@ -256,20 +263,32 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
       fmt::format("{}: no checkpoint of its own: the run begins again at {}", where, origin.path));
 }
 
+// The last checkpoint may be younger than what this host knows of the folder. Nobody waits for
+// one that a person may have removed.
+void wait_for_last(const ResumeRequest& request, const fs::path& folder, const RunRecord& record,
+                   const IoPatience& patience) {
+  if (!request.restarted || !record.last) return;
+  sees_within(patience.over, [&] { return step_folders_in(folder).contains(record.last->step); });
+}
+
 void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& record,
                ResumePlan& plan) {
   plan.config = given_config(request, plan);
+  plan.config.runtime.goes_on = patience.goes_on;
   patience = plan.config.runtime.patience();
   const fs::path directory = plan.config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
   if (!is_there(directory)) return;
-  FSDP_CHECK(is_run(directory) || is_beginning_of_run(directory),
-             "--resume auto: {}: no run directory: neither {} nor run_args.json",
-             directory.string(), kConfigName);
+  if (!is_run(directory) && !is_beginning_of_run(directory)) {
+    fail_missing(fmt::format("--resume auto: {}: no run directory: neither {} nor run_args.json",
+                             directory.string(), kConfigName));
+  }
   take_run(directory, record, plan);
+  patience.goes_on = patience.goes_on || record.last;
   check_owner(plan.config, plan);
   const fs::path folder = checkpoint_folder(plan.config, directory);
+  wait_for_last(request, folder, record, patience);
   std::vector<std::string> damaged = choose_newest(request, folder, record, plan);
   add_missing(record, folder, plan, damaged);
   if (plan.manifest) return check_steps_back(damaged, plan);
@@ -289,6 +308,9 @@ config::TrainConfig stored_config(const ResumeRequest& request, const std::strin
                                   ResumePlan& plan) {
   if (!request.config_file.empty()) return given_config(request, plan);
   config::TrainConfig config = config::parse_config(yaml, source.string(), request.overrides);
+  for (auto& [key, place] : config.places) {  // a manifest has the lines as one text
+    if (source.filename() == kManifestName && place.starts_with(source.string())) place = source;
+  }
   keep_paths(config, started_in);
   find_texts(config, request.config_file);  // a pattern that is typed now
   return config;
@@ -334,9 +356,11 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, IoPatienc
   take_run(directory, record, plan);
   config::TrainConfig stored = config::read_config(directory / kConfigName, {});
   keep_paths(stored, record.working_directory);
+  stored.runtime.goes_on = patience.goes_on || record.last;
   patience = stored.runtime.patience();
   check_owner(stored, plan);
   const fs::path checkpoints = checkpoint_folder(stored, directory);
+  wait_for_last(request, checkpoints, record, patience);
   std::vector<std::string> damaged = choose_newest(request, checkpoints, record, plan);
   add_missing(record, checkpoints, plan, damaged);
   if (plan.manifest) {
@@ -437,6 +461,11 @@ namespace {
 // `patience`: gets that of the configuration, once it is known.
 ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
   ResumePlan plan;
+  if (request.from.empty()) {
+    plan.config = given_config(request, plan);
+    check_model_path(plan.config.model.path);
+    return plan;
+  }
   RunRecord record;
   const fs::path from = fs::path(request.from) / "";  // without a difference at the end
   const fs::path folder = from.parent_path();
@@ -445,7 +474,8 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
   } else if (is_there(folder / kManifestName)) {
     plan_checkpoint(request, folder, record, plan);
   } else {
-    FSDP_CHECK(is_there(folder), "--resume {}: no such folder", folder.string());
+    if (!is_there(folder))
+      fail_missing(fmt::format("--resume {}: no such folder", folder.string()));
     refuse_foreign(folder);
     FSDP_CHECK(is_there(folder / kConfigName),
                "--resume {}: neither a run directory ({}) nor a checkpoint ({})", folder.string(),
@@ -481,13 +511,14 @@ ResumePlan plan_resume(const ResumeRequest& request) {
              "--restart-from-scratch: only beside --resume auto");
   if (request.from.empty()) {
     FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
-    ResumePlan plan;
-    plan.config = given_config(request, plan);
-    check_model_path(plan.config.model.path);
-    return plan;
   }
-  IoPatience patience;
-  return patiently(patience, [&] { return plan_once(request, patience); });
+  IoPatience patience = {.goes_on = request.restarted};
+  try {
+    return patiently(patience, [&] { return plan_once(request, patience); });
+  } catch (const std::exception& error) {
+    if (!patience.goes_on || cause_of(error) != Cause::kName) throw;
+    throw MachineError(error.what());
+  }
 }
 
 KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at) {

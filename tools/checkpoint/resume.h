@@ -20,6 +20,7 @@ struct ResumeRequest {
   std::string from;           // --resume: a run directory, a checkpoint, "auto", or "" (none)
   bool with_changes = false;  // --resume-with-changes
   bool from_scratch = false;  // --restart-from-scratch: where no checkpoint is left, at step 1
+  bool restarted = false;     // the job was started before, with the same files
   std::filesystem::path config_file;        // --config
   std::vector<config::Override> overrides;  // --set and its short forms
   // Checkpoints that turned out damaged when they were read, and what is wrong with them.
@@ -39,7 +40,8 @@ struct ResumePlan {
   bool falls_back = false;            // where the checkpoint is damaged, the one before it is meant
 };
 
-// Without a request: the configuration alone. Error when the request cannot be met.
+// Without a request: the configuration alone. Error when the request cannot be met; of a run that
+// goes on, what the system refuses is the machine's.
 ResumePlan plan_resume(const ResumeRequest& request);
 
 // The paths of a stored configuration are those of the folder that the run was started in; what is

@@ -1,6 +1,7 @@
 // fsdp train: its options, and the ranks that run.
 // Read next: tools/run/training_run.h.
 #include <cstdio>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/run_output.h"
@@ -41,19 +43,22 @@ int train_on_ranks(TrainOptions options) {
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;
-  bool of_machine = false;
+  Cause cause = Cause::kPerson;
+  const auto variable = [](const char* name) { return std::getenv(name); };
+  const bool restarted = launcher_environment(variable).restarts > 0;
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.run.overrides.push_back(each.text);
     request = {.from = options.run.resume,
                .with_changes = options.run.resume_with_changes,
                .from_scratch = options.run.restart_from_scratch,
+               .restarted = restarted,
                .config_file = options.given.config,
                .overrides = overrides};
     plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
-    of_machine = is_of_machine(error);
+    cause = cause_of(error);
   }
   // What a folder shows to the first rank counts: others may know of its new entries late.
   const bool auto_resume = request.from == "auto";
@@ -73,13 +78,17 @@ int train_on_ranks(TrainOptions options) {
   };
   const auto check = [&](comm::Communicator& world) {
     const bool of_first = comm::exchange_values(world, int{!mistake.empty()}).front() != 0;
-    before_first_step([&] {
-      agree(world, [&] {
-        if (!mistake.empty() && (of_first || !auto_resume))
-          throw AgreedError(mistake, status::kFailed, of_machine);
-      });
-      check_same_config(world, plan.config);
-    });
+    before_first_step(
+        [&] {
+          agree(world, [&] {
+            if (!mistake.empty() && (of_first || !auto_resume))
+              throw AgreedError(mistake, status::kFailed, cause);
+            // What only the number of ranks makes a mistake.
+            if (!plan.finished) config::step_shape(plan.config, world.size());
+          });
+          check_same_config(world, plan.config);
+        },
+        restarted);
   };
   return launch(how, {.body = run, .first = check});
 }

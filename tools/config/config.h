@@ -306,9 +306,10 @@ struct RuntimeSection {
   int64_t io_retries = 3;
   double io_retry_s = 5;
   int64_t lock_wait_s = 60;
+  bool goes_on = false;  // no key: core/io/patience.h
 
   IoPatience patience() const {
-    return {io_retries, std::chrono::milliseconds(std::llround(io_retry_s * 1000))};
+    return {io_retries, std::chrono::milliseconds(std::llround(io_retry_s * 1000)), goes_on};
   }
 };
 

@@ -203,7 +203,8 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
       "has its row",
       {.range = from_to(0, 86400), .needs = {{c.monitor_s > 0, "with runtime.monitor_s: 0"}}});
   v.field("io_retries", c.io_retries,
-          "how often a read, or a call for a folder, is made again after an error that may pass",
+          "how often a read, or a call for a file or folder, is made again after an error that may "
+          "pass",
           {.range = from_to(0, 1000)});
   v.field(
       "io_retry_s", c.io_retry_s, "in how many seconds all of these",

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/patience.h"
 
 namespace fsdp::data {
 namespace {
@@ -199,9 +200,14 @@ std::shared_ptr<const RowTemplate> find_template(const std::string& name,
     if (name == known->name) return std::make_shared<RowTemplate>(known->text, name);
     names += std::string(known->name) + ", ";
   }
-  std::error_code unreadable;
-  FSDP_CHECK(std::filesystem::is_regular_file(name, unreadable),
-             "data.template: expected {}or a file, got \"{}\"", names, name);
+  const std::string refused =
+      fmt::format("data.template: expected {}or a file, got \"{}\"", names, name);
+  try {
+    if (!is_there(name)) fail_missing(refused);
+    FSDP_CHECK(!is_folder(name), "{}", refused);
+  } catch (const SystemError& error) {  // a text is a name that is too long
+    fail_like(error, is_of_machine(error) ? error.what() : refused);
+  }
   return std::make_shared<RowTemplate>(read_file(name), name);
 }
 

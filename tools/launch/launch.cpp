@@ -123,7 +123,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       divide_multiprocessors(options.nccl_ctas, chosen, gpu);
       return chosen;
     } catch (const Error& error) {  // the same on every rank
-      throw AgreedError(error.what(), status::kFailed, tools::is_of_machine(error));
+      throw AgreedError(error.what(), status::kFailed, tools::cause_of(error));
     }
   });
   RankContext context = {.world = world,
@@ -373,13 +373,13 @@ int launch(const LaunchOptions& options, const RankWork& work) {
 
 void agree(comm::Communicator& world, const std::function<void()>& work) {
   std::string mine;
-  int of_machine = 0;
+  Cause cause = Cause::kPerson;
   try {
     work();
   } catch (const std::exception& error) {
     mine = message_of(error);
     if (mine.empty()) mine = "unknown error";
-    of_machine = is_of_machine(error) ? 1 : 0;
+    cause = cause_of(error);
   }
   const std::vector<std::string> messages = world.exchange(mine);
   const auto failed = std::find_if(messages.begin(), messages.end(),
@@ -389,9 +389,14 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
   const auto rank = failed - messages.begin();
   // What fails on one rank may be what another rank's machine has caused.
-  const std::vector<int> causes = comm::exchange_values(world, of_machine);
+  const std::vector<Cause> causes = comm::exchange_values(world, cause);
   throw AgreedError(same ? *failed : fmt::format("rank {}: {}", rank, *failed), status::kFailed,
-                    std::ranges::find(causes, 1) != causes.end());
+                    *std::ranges::max_element(causes));
+}
+
+void agree(comm::Communicator& world, const IoPatience& patience,
+           const std::function<void()>& work) {
+  agree(world, [&] { patiently(patience, work); });
 }
 
 void check_same_settings(comm::Communicator& world, std::string_view what,
@@ -415,9 +420,9 @@ void check_one_process(std::string_view command) {
              command, processes);
 }
 
-bool is_of_machine(const std::exception& error) {
+Cause cause_of(const std::exception& error) {
   const auto* agreed = dynamic_cast<const AgreedError*>(&error);
-  return agreed ? agreed->of_machine() : fsdp::is_of_machine(error);
+  return agreed ? agreed->cause() : fsdp::cause_of(error);
 }
 
 std::string message_of(const std::exception& error) {

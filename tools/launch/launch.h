@@ -20,6 +20,7 @@
 
 #include "comm/communicator.h"
 #include "core/error.h"
+#include "core/io/patience.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch_options.h"
 #include "tools/launch/ring_dump.h"
@@ -45,16 +46,15 @@ void print_backend_note(const RankContext& rank);
 // An Error that every rank throws, at the same place of the program.
 class AgreedError : public Error {
  public:
-  // `of_machine`: a disk, a server or a lack of memory, and no mistake of a person.
   explicit AgreedError(const std::string& message, int status = status::kFailed,
-                       bool of_machine = false)
-      : Error(message), status_(status), of_machine_(of_machine) {}
+                       Cause cause = Cause::kPerson)
+      : Error(message), status_(status), cause_(cause) {}
   int status() const { return status_; }  // of the process
-  bool of_machine() const { return of_machine_; }
+  Cause cause() const { return cause_; }
 
  private:
   int status_;
-  bool of_machine_;
+  Cause cause_;
 };
 
 // Sets environment variables that libraries read when they are first called. A variable that the
@@ -80,15 +80,21 @@ inline int launch(const LaunchOptions& options, const std::function<int(RankCont
 // Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
 // not communicate. Collective.
 void agree(comm::Communicator& world, const std::function<void()>& work);
+// The same with patience: `work`, which may begin again at any place, reads or writes files.
+void agree(comm::Communicator& world, const IoPatience& patience,
+           const std::function<void()>& work);
 
 // Runs what comes before the first step of a run. An AgreedError of it that is a person's mistake
-// ends the process with the status of one.
+// ends the process with the status of one. A run that goes on has found its files once: what the
+// system refuses it is no person's mistake.
 template <typename Work>
-auto before_first_step(Work&& work) {
+auto before_first_step(Work&& work, bool goes_on = false) {
   try {
     return work();
   } catch (const AgreedError& error) {
-    if (error.of_machine() || error.status() != status::kFailed) throw;
+    const bool of_machine =
+        error.cause() == Cause::kMachine || (goes_on && error.cause() == Cause::kName);
+    if (of_machine || error.status() != status::kFailed) throw;
     throw AgreedError(error.what(), status::kMistake);
   }
 }
@@ -105,8 +111,8 @@ bool first_rank_of_host(comm::Communicator& world);
 // Error when a launcher has started several processes: this command runs in one.
 void check_one_process(std::string_view command);
 
-// Whether the machine made this error, and no person; see AgreedError.
-bool is_of_machine(const std::exception& error);
+// Who may have made this error, also one that ranks have agreed on.
+Cause cause_of(const std::exception& error);
 
 // The message for the user, in one line.
 std::string message_of(const std::exception& error);

@@ -9,6 +9,7 @@
 #include "core/io/config_keys.h"
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
+#include "core/io/patience.h"
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
 #include "models/ignored_keys.h"
@@ -63,6 +64,8 @@ GenerationConfig read_generation_config(const fs::path& folder) {
     Json keys = read_json_file(out.file);
     FSDP_CHECK(keys.is_object(), "{}: expected a JSON object", out.file.string());
     out.keys = std::move(keys);
+  } catch (const SystemError&) {  // nobody knows what it says
+    throw;
   } catch (const Error& error) {
     out.problem = error.what();
   }
@@ -130,8 +133,9 @@ void check_folder(const fs::path& folder) {
              "weights; a folder holds config.json and model.safetensors",
              name, preset);
   FSDP_CHECK(!fs::exists(folder), "{}: expected a model's folder, got a file", name);
-  fail("{}: no such folder{}", name,
-       near.empty() ? "" : "; the nearest preset is " + near + ", which has no weights");
+  fail_missing(fmt::format(
+      "{}: no such folder{}", name,
+      near.empty() ? "" : "; the nearest preset is " + near + ", which has no weights"));
 }
 
 }  // namespace

@@ -1,13 +1,21 @@
 // Appending, and putting back what was written in part.
 #include "tools/report/line_log.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include "core/error.h"
 #include "core/io/file.h"
 
 namespace fsdp::tools {
 
 LineLog::LineLog(const std::filesystem::path& path) : path_(path), file_(path, std::ios::app) {
-  FSDP_CHECK(file_.good(), "{}: cannot be written", path.string());
+  if (!file_.good()) {
+    const int code = errno;  // of the open beneath
+    throw SystemError(fmt::format("{}: cannot be written: {}", path.string(),
+                                  std::generic_category().message(code)),
+                      code);
+  }
   std::error_code unknown;
   written_ = std::filesystem::file_size(path, unknown);
 }

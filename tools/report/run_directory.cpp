@@ -33,8 +33,11 @@ bool create_once(const std::filesystem::path& path) {
   std::error_code error;
   const bool is_new = std::filesystem::create_directory(path, error);
   const bool in_the_way = error == std::errc::file_exists;
-  FSDP_CHECK(!error || in_the_way, "runtime.run_dir: {}: cannot be made: {}", path.string(),
-             error.message());
+  if (error && !in_the_way) {
+    throw SystemError(
+        fmt::format("runtime.run_dir: {}: cannot be made: {}", path.string(), error.message()),
+        error.value());
+  }
   return is_new;
 }
 
@@ -43,7 +46,7 @@ void create_parent(const std::filesystem::path& path) {
   try {
     make_folders(path.parent_path());
   } catch (const Error& error) {
-    fail("runtime.run_dir: {}", error.what());
+    fail_like(error, fmt::format("runtime.run_dir: {}", error.what()));
   }
 }
 
@@ -55,7 +58,7 @@ std::filesystem::path without_slash(const std::filesystem::path& path) {
 
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
   std::error_code unreadable;
-  FSDP_CHECK(wanted.empty() || !std::filesystem::exists(wanted, unreadable),
+  FSDP_CHECK(wanted.empty() || !is_there(wanted),
              "runtime.run_dir: {} is there already; give another one", wanted.string());
   std::filesystem::path place = std::filesystem::absolute(wanted.empty() ? kFolder : wanted);
   while (!std::filesystem::exists(place, unreadable) && place.has_relative_path()) {
@@ -82,10 +85,10 @@ std::filesystem::path create_numbered(const std::filesystem::path& given) {
 
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
-                                         const std::string& name) {
+                                         const std::string& name, const IoPatience& patience) {
   const std::string stamped = fmt::format("{}/{}-{}", kFolder, name, local_time("%Y%m%d-%H%M%S"));
   std::string path;
-  agree(world, [&] {
+  agree(world, patience, [&] {
     if (world.rank() != 0) return;
     if (wanted.empty()) {
       path = create_numbered(stamped).string();
@@ -113,9 +116,9 @@ Json to_json(const CheckpointOfRun& checkpoint) {
 }
 
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
-                         const RunArguments& arguments) {
+                         const RunArguments& arguments, const IoPatience& patience) {
   const std::vector<std::string> hosts = world.exchange(host_name());
-  agree(world, [&] {
+  agree(world, patience, [&] {
     if (world.rank() != 0) return;
     Json out = {{"command", arguments.command},
                 {"config", arguments.config},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/io/patience.h"
 #include "tools/launch/batch_job.h"
 #include "tools/report/run_facts.h"
 
@@ -22,7 +23,7 @@ void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);
 // a timestamp gets "-2", "-3", ... appended. Collective.
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
-                                         const std::string& name);
+                                         const std::string& name, const IoPatience& patience = {});
 
 // A checkpoint, and the run that has written it.
 struct CheckpointOfRun {
@@ -51,7 +52,7 @@ struct RunArguments {
 };
 // Rank 0 writes the file, which also has the host names of all ranks. Collective.
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
-                         const RunArguments& arguments);
+                         const RunArguments& arguments, const IoPatience& patience = {});
 
 // ---- for tests ----
 std::filesystem::path create_numbered(const std::filesystem::path& given);

@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "core/text/byte_size.h"
 #include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/guests.h"
 #include "tools/report/result_files.h"
@@ -15,8 +16,15 @@ namespace fs = std::filesystem;
 
 void forget_directory(const fs::path& directory) {
   std::error_code ignored;
-  for (const char* made : {"run_args.json", "config.yaml", "progress.json", "skipped_rows.jsonl",
-                           "metrics.jsonl", "run.lock", "checkpoints", ""}) {
+  for (const fs::path& folder : {directory / "checkpoints", directory}) {
+    try {
+      remove_unfinished(folder);
+    } catch (const SystemError&) {  // the next start removes it
+    }
+  }
+  // What makes the folder a run's goes last: without it only a beginning is left.
+  for (const char* made : {"metrics.jsonl", "skipped_rows.jsonl", "progress.json", "checkpoints",
+                           "config.yaml", "run_args.json", "run.lock", ""}) {
     fs::remove(directory / made, ignored);  // folders: only empty ones
   }
 }
@@ -109,9 +117,10 @@ bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
 
 void check_disk(const std::string& folder, size_t bytes_of_rank, int ranks) {
   if (bytes_of_rank == 0) return;
+  if (!is_folder(folder)) {
+    fail_missing(fmt::format("fsdp.offload_folder: {}: expected a folder that is there", folder));
+  }
   std::error_code error;
-  FSDP_CHECK(fs::is_directory(folder, error),
-             "fsdp.offload_folder: {}: expected a folder that is there", folder);
   const fs::space_info space = fs::space(folder, error);
   const uintmax_t needed = uintmax_t{bytes_of_rank} * static_cast<uintmax_t>(ranks);
   FSDP_CHECK(error || space.available >= needed,

@@ -49,15 +49,21 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
   constexpr int kMostRaces = 3;
   int races = 0;
   // What fails after a rollback is no mistake of a person.
-  const auto prepare = [&](const auto& work) {
-    return rolled_back ? work() : before_first_step(work);
+  const auto prepare = [&](const ResumePlan& plan, const auto& work) {
+    return rolled_back ? work() : before_first_step(work, plan.config.runtime.goes_on);
+  };
+  // Its files were there before.
+  const auto goes_on = [&](const ResumePlan& plan) {
+    return rank.restarts > 0 || rolled_back || plan.manifest;
   };
   for (;;) {
-    SettledPlan settled = prepare([&] {
+    before.config.runtime.goes_on = goes_on(before);
+    SettledPlan settled = prepare(before, [&] {
       return settle_plan(
           rank.world, request, before, [&](const std::string& line) { options.say(line); },
           std::move(locks));
     });
+    settled.plan.config.runtime.goes_on = goes_on(settled.plan);
     const ResumePlan& plan = settled.plan;
     if (plan.finished) {
       const config::TrainSection& train = plan.config.train;
@@ -71,7 +77,7 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
     }
     std::optional<TrainingRun> run;
     try {
-      prepare([&] { run.emplace(options, settled, rank, rolled_back); });
+      prepare(plan, [&] { run.emplace(options, settled, rank, rolled_back); });
       return run->run();
     } catch (const RollBack& error) {
       if (rank.world.rank() == 0)
@@ -153,7 +159,7 @@ int TrainingRun::run() {
     make_session();
     make_directory();
   };
-  rolled_back_ ? prepare() : before_first_step(prepare);
+  rolled_back_ ? prepare() : before_first_step(prepare, config_.runtime.goes_on);
   introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
@@ -164,7 +170,8 @@ int TrainingRun::run() {
     const std::string what = translated ? "a signal" : reason_to_stop(totals.signal);
     say(fmt::format("stopped by {} after step {}", what, totals.steps));
   }
-  keep_directory();
+  // What a full disk refuses changes nothing about a checkpoint that is durable.
+  unless_stopped(totals, [this] { keep_directory(); });
   settle_checkpoint(totals);
   RunSummary summary = summarise(totals);
   take_best(totals);
@@ -177,16 +184,25 @@ int TrainingRun::run() {
   const std::string continued = totals.signal == 0 ? sample() : "";
   report(summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
-  write_trace();
+  unless_stopped(totals, [this] { write_trace(); });
   // Last: where it is, the run has left everything else.
   summary.end = end_of(totals);
-  write_results(summary);
+  unless_stopped(totals, [&] { write_results(summary); });
   say(fmt::format("\nrun directory: {}", directory_.string()));
   return end_of(totals).status;
 }
 
 // A run that was told to stop says by its status whether its checkpoint is durable, also where the
-// disk has no room for its results.
+// disk has no room for what it leaves beside it.
+void TrainingRun::unless_stopped(const TrainTotals& totals, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const AgreedError& error) {
+    if (totals.signal == 0) throw;
+    say(fmt::format("warning: {}", error.what()));
+  }
+}
+
 void TrainingRun::write_results(const RunSummary& summary) {
   const auto write = [&] {
     if (!speaks()) return;
@@ -195,12 +211,7 @@ void TrainingRun::write_results(const RunSummary& summary) {
     }
     write_summary(directory_ / "metrics.json", summary);
   };
-  try {
-    agree(rank_.world, [&] { patiently(config_.runtime.patience(), write); });
-  } catch (const AgreedError& error) {
-    if (summary.totals.signal == 0) throw;
-    say(fmt::format("warning: {}", error.what()));
-  }
+  agree(rank_.world, config_.runtime.patience(), write);
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -208,7 +219,7 @@ void TrainingRun::make_session() {
   comm::Communicator& world = rank_.world;
   PlacedOptions& options = session_options_;
   std::string vocabulary_note;
-  agree(world, [&] {
+  agree(world, config_.runtime.patience(), [&] {
     model_ = model_config(config_, data_.vocabulary());
     if (config_.model.path.empty() && !config_.data.is_tokens()) {
       model_.eos_token = data_.tokenizer().end_of_text();
@@ -296,11 +307,12 @@ models::FillFunction TrainingRun::initial_values() {
 void TrainingRun::initialise() {
   const bool from_first_rank = config_.fsdp.sync_module_states;
   models::FillFunction fill;
-  agree(rank_.world, [&] {
+  const IoPatience patience = config_.runtime.patience();
+  agree(rank_.world, patience, [&] {
     if (from_first_rank && rank_.world.rank() != 0) return;
-    fill = [all = initial_values(), progress = rank_.world.rings()->progress()](
+    fill = [patience, all = initial_values(), progress = rank_.world.rings()->progress()](
                const Parameter& parameter, int64_t first, Tensor& values) {
-      progress->during([&] { all(parameter, first, values); });
+      progress->during([&] { patiently(patience, [&] { all(parameter, first, values); }); });
     };
     if (!plan_.manifest) return;
     // What is trained comes from the checkpoint.
@@ -317,9 +329,10 @@ void TrainingRun::make_directory() {
   directory_ = plan_.run_directory;
   if (directory_.empty()) {
     try {
-      directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
+      directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name,
+                                      config_.runtime.patience());
     } catch (const AgreedError& error) {
-      if (options_.resume != "auto") throw;
+      if (options_.resume != "auto" || error.cause() != Cause::kPerson) throw;
       throw LostRace(error.what(), status::kMistake);
     }
   }
@@ -345,19 +358,17 @@ void TrainingRun::choose_id() {
 }
 
 void TrainingRun::take_directory() {
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
     check_source_stays("model.path", config_.model.path, replaced);
     check_source_stays("lora.path", config_.lora.path, replaced);
-    patiently(config_.runtime.patience(), [&] {
-      check_own_checkpoints(config_, id_,
-                            directory_);  // before what is unfinished there is removed
-      if (!locks_.held.empty()) return;
+    check_own_checkpoints(config_, id_, directory_);  // before what is unfinished there is removed
+    if (locks_.held.empty()) {
       locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_),
                                   {std::chrono::seconds(config_.runtime.lock_wait_s),
                                    [this](const auto& line) { say(line); }});
-    });
+    }
     if (options_.restart_from_scratch && !plan_.manifest) {
       const auto aside = set_aside_checkpoints(checkpoint_folder(config_, directory_));
       if (!aside.empty())
@@ -394,8 +405,9 @@ void TrainingRun::take_directory() {
                        .effective_batch = shape.batch,
                        .rows_per_pass = shape.rows_per_pass,
                        .micro_steps = shape.micro_steps,
-                       .facts = facts()});
-  agree(rank_.world, [&] {
+                       .facts = facts()},
+                      config_.runtime.patience());
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", stored_config());
     write_skipped_rows(directory_, data_.skipped_rows());
@@ -425,12 +437,15 @@ void TrainingRun::begin_progress() {
 
 // The model is worth more than the folder that somebody removed during the run.
 void TrainingRun::keep_directory() {
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     // A checkpoint that was written since has made the folder again.
-    std::error_code unreadable;
-    if (!speaks() || std::filesystem::exists(directory_ / "config.yaml", unreadable)) return;
-    if (unreadable) return;
-    std::filesystem::create_directories(directory_);
+    if (!speaks()) return;
+    try {
+      if (is_there(directory_ / "config.yaml")) return;
+    } catch (const SystemError&) {  // nobody knows
+      return;
+    }
+    make_folders(directory_);
     write_file_atomically(directory_ / "config.yaml", stored_config());
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
                     directory_.string()));

@@ -116,6 +116,7 @@ class TrainingRun {
   void choose_id();
   void take_directory();
   void begin_progress();
+  void unless_stopped(const TrainTotals& totals, const std::function<void()>& work);
   void write_results(const RunSummary& summary);
   void keep_directory();
   // training_run_loop.cpp: its steps

@@ -46,7 +46,8 @@ TrainTotals TrainingRun::progress_before() const {
 
 std::function<void(int64_t step)> TrainingRun::note_unit_hashes() {
   if (!config_.checkpoint.unit_hashes) return {};
-  agree(rank_.world, [this] { unit_hashes_.emplace(*session_, directory_); });
+  agree(rank_.world, config_.runtime.patience(),
+        [this] { unit_hashes_.emplace(*session_, directory_); });
   return [this](int64_t step) { unit_hashes_->note(step); };
 }
 
@@ -128,7 +129,10 @@ TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal,
                     config_.train.log_every.steps);
-  MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
+  MetricsLog metrics;
+  agree(rank_.world, config_.runtime.patience(), [&] {
+    if (speaks()) metrics = MetricsLog(directory_ / "metrics.jsonl");
+  });
   Trainer trainer(*session_, trainer_options(), progress, metrics);
   try {
     BatchSource batches = training();
@@ -158,7 +162,7 @@ TrainTotals TrainingRun::train() {
     if (!checkpoints_ || checkpoints_->last().empty()) throw;
     throw AgreedError(
         fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()),
-        error.status(), error.of_machine());
+        error.status(), error.cause());
   }
 }
 

@@ -53,7 +53,7 @@ MemoryLimit TrainingRun::limit_of_gpu(const std::string& wanted) {
   const int device = rank_.backend.cuda->device;
   cuda::FreeMemory free;
   std::string mine;
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     free = cuda::free_memory(device);
     mine = host_name() + " " + cuda::count_devices().ids.at(static_cast<size_t>(device));
   });
@@ -104,7 +104,7 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
   std::optional<MemoryLimit> host;
   if (on_gpu) host = limit_of_host("auto");
   std::string message;
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const auto with = [&](const PredictedData& some) {
       return RunPlan(config_, vocabulary_with(config_, tokenizer), some, rank_.world.size(),
@@ -134,11 +134,12 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   struct Known {
     bool model, batches;
   } known = {true, false};
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     try {
       const models::ModelConfig model = model_config(config_, vocabulary_with(config_, tokenizer));
       session_options(config_, model, rank_.world.size(), rank_.backend);
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
+      if (may_pass(config_.runtime.patience(), error)) throw;
       known.model = false;
     }
     known.batches = fills_a_batch(config_, data.usual.rows);
@@ -170,7 +171,7 @@ void TrainingRun::predict() {
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());
   uint64_t host_needed = 0, needed = 0;
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
     predicted_ = run->usage();

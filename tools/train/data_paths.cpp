@@ -7,9 +7,9 @@
 #include "tools/config/guests.h"
 #include "tools/config/home_folder.h"
 #include "tools/config/options.h"
+#include "tools/data/padding_side.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
-#include "tools/data/padding_side.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -59,7 +59,7 @@ void find_files(const config::TrainConfig& config, const T& member,
       }
       files.insert(files.end(), found.begin(), found.end());
     } catch (const Error& error) {
-      fail("{}", config::with_place(config, fmt::format("{}: {}", key, error.what())));
+      fail_like(error, config::with_place(config, fmt::format("{}: {}", key, error.what())));
     }
   }
   names = files;
@@ -108,8 +108,9 @@ std::vector<std::string> resolve_paths(config::TrainConfig& config,
     try {
       *path = snapshot_in(*path).string();
     } catch (const Error& error) {
-      fail("{}", config::with_place(
-                     config, fmt::format("{}: {}", config::key_of(config, *path), error.what())));
+      fail_like(error,
+                config::with_place(
+                    config, fmt::format("{}: {}", config::key_of(config, *path), error.what())));
     }
   }
   if (!config.lora.path.empty() && config.model.path.empty()) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/io/patience.h"
 #include "core/text/counted.h"
 #include "core/text/numbers.h"
 #include "models/adapter_folder.h"
@@ -77,8 +78,8 @@ models::ModelConfig from_folder(const config::TrainConfig& config) {
   const std::filesystem::path folder(c.path);
   if (!std::filesystem::is_directory(folder)) {
     const std::string near = models::near_preset(c.path);
-    fail("model.path: {}: no such folder{}", c.path,
-         near.empty() ? "" : "; the nearest preset is " + near);
+    fail_missing(fmt::format("model.path: {}: no such folder{}", c.path,
+                             near.empty() ? "" : "; the nearest preset is " + near));
   }
   FSDP_CHECK(!models::is_adapter_folder(folder) || std::filesystem::exists(folder / "config.json"),
              "model.path: {}: a LoRA adapter, no model; give it as lora.path", c.path);
@@ -187,7 +188,7 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
           {"preset: ", "model.preset: "}}) {
       if (what.starts_with(said)) what.replace(0, said.size(), key);
     }
-    fail("{}", config::with_place(config, what));
+    fail_like(error, config::with_place(config, what));
   }
 }
 

@@ -24,8 +24,9 @@ namespace {
 
 void check_files(const config::TrainConfig& config, const std::string& key,
                  const std::vector<std::string>& files) {
+  // Also of a folder without a file: a mount point looks like that while its disk is away.
   const auto refuse = [&](const std::string& file, const std::string& problem) {
-    fail("{}", config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
+    fail_missing(config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
   };
   for (const std::string& file : files) {
     if (std::filesystem::is_directory(file)) {
@@ -125,13 +126,13 @@ int64_t rows_of_table(const config::TrainConfig& config) {
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config,
                      const std::function<void(const data::Tokenizer&)>& before_text, DataUse use)
     : config_(config), use_(use), is_first_rank_(world.rank() == 0) {
-  agree(world, [&] {
+  agree(world, config.runtime.patience(), [&] {
     name_parts();
     check_files_and_formats();
     try {
       text_ = text_options(config.data);
     } catch (const Error& error) {
-      fail("{}", config::with_place(config, error.what()));
+      fail_like(error, config::with_place(config, error.what()));
     }
     text_.progress = world.rings()->progress().get();
     tokenizer_name_ = tools::tokenizer_name(config);
@@ -139,8 +140,8 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
       tokenizer_ = data::make_tokenizer(tokenizer_name_);
     } catch (const Error& error) {
       const std::string what = error.what();
-      fail("{}",
-           what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what) : what);
+      fail_like(error, what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what)
+                                                       : what);
     }
     padding_ = data::padding_below(rows_of_table(config), *tokenizer_);
     if (config_.data.pads() && !config_.data.pad) {
@@ -149,7 +150,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   });
   if (before_text) before_text(*tokenizer_);
   if (!config.data.is_tokens()) open_texts(world);
-  agree(world, [&] {
+  agree(world, config.runtime.patience(), [&] {
     make_sequences(world.size());
     make_loaders(world);
     if (!has_bigrams() || world.rank() != 0) return;
@@ -161,6 +162,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
 }
 
 void TrainData::name_parts() {
+  train_.clear();  // of an attempt that has failed
   const config::DataSection& c = config_.data;
   const bool trained = use_ != DataUse::kValidation || c.held_out();
   if (trained && is_mixed()) {
@@ -390,16 +392,20 @@ class WorkPhase {
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer) {
+                                                   const data::Tokenizer& tokenizer,
+                                                   const IoPatience& patience) {
   const std::filesystem::path cache =
       data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
   const WorkPhase phase(world, "tokenising");
   const bool writes = first_rank_of_host(world);
-  agree(world, [&] {
+  agree(world, patience, [&] {
     if (writes) data::make_token_cache(cache, source, tokenizer);
   });
+  // It is there now; another rank of a network's file system may know of its name late.
+  IoPatience late = patience;
+  late.goes_on = true;
   std::unique_ptr<data::TokenCache> opened;
-  agree(world, [&] {
+  agree(world, late, [&] {
     opened = std::make_unique<data::TokenCache>(cache, tokenizer, source.text.progress);
   });
   check_same_tokens(world, *opened, source);
@@ -414,7 +420,8 @@ void TrainData::open(comm::Communicator& world, Part& part,
                  .document_separator = c.separates_documents(),
                  .subset = subset,
                  .form = data::form_of(c.objective, c.packing())};
-  part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_);
+  part.cache =
+      open_token_cache(world, c.cache_dir, part.source, *tokenizer_, config_.runtime.patience());
 }
 
 std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCache& cache) const {

@@ -133,7 +133,8 @@ std::string name_with_files(const std::string& key, const std::vector<std::strin
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer);
+                                                   const data::Tokenizer& tokenizer,
+                                                   const IoPatience& patience = {});
 // A model's vocabulary may be larger than the tokenizer's, as published models are; more than
 // rounding up explains is worth a note, which is returned (empty: none). It may be smaller, which
 // is a note, too: only a text that has such a token is an error. With the built-in byte tokenizer,

@@ -1,9 +1,13 @@
 // Which checkpoint --resume means, and which changes of a configuration are the same computation.
 #include "tools/checkpoint/resume.h"
 
+#include <cerrno>
+
 #include <doctest/doctest.h>
 
+#include "core/io/checksum.h"
 #include "core/io/json.h"
+#include "tests/support/io_faults.h"
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
@@ -72,7 +76,9 @@ TEST_CASE("resume: a run directory means its newest complete checkpoint") {
     const ResumePlan p = plan(run.directory.string() + slash);
     CHECK(p.checkpoint == newest);
     CHECK(p.run_directory == run.directory);
-    CHECK(p.config.train.lr == 0.5);  // the stored one
+    CHECK(p.config.train.lr == 0.5);                      // the stored one
+    const auto place = p.config.places.find("train.lr");  // a manifest has no lines of it
+    CHECK((place != p.config.places.end() && place->second == (newest / kManifestName).string()));
     CHECK(p.manifest->step() == 10);
     CHECK(!p.finished);
     CHECK(p.falls_back);
@@ -173,6 +179,63 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
 std::vector<config::Override> given_to(const FakeRun& run) {
   return {"train.steps=100", "train.lr=0.5", "checkpoint.every=10",
           "runtime.run_dir=" + run.directory.string()};
+}
+
+// The text of a manifest of another version, with the checksum that it would have.
+std::string with_version(const std::string& text, const std::string& version) {
+  const std::string now = "\"version\": 2";
+  const size_t begin = text.find("\",\n"), at = text.find(now);
+  REQUIRE(at != text.npos);
+  std::string rest = text.substr(begin);
+  rest.replace(at - begin, now.size(), "\"version\": " + version);
+  return "{\"checksum\": \"" + hex(checksum(rest)) + rest;
+}
+
+TEST_CASE(
+    "resume: a checkpoint of another version of the program is refused, and not passed over") {
+  const FakeRun run;
+  run.add(10);
+  const fs::path newest = run.add(20);
+  const std::string text = read_file(newest / kManifestName);
+  for (const auto& [version, words] : {std::pair{"99", "a newer"}, {"1", "an older"}}) {
+    write_file_atomically(newest / kManifestName, with_version(text, version));
+    for (const std::string& from : {std::string("auto"), run.directory.string()}) {
+      const std::string error = error_of(from, given_to(run));
+      CHECK(test::contains(error, "step-20/checkpoint.json: version: expected 2, got " +
+                                      std::string(version) + ": " + words + " version"));
+    }
+  }
+  CHECK_THROWS_AS(plan_resume({.from = "auto", .from_scratch = true, .overrides = given_to(run)}),
+                  OtherFormat);
+}
+
+TEST_CASE("resume: what a set-up that failed has left is no other folder") {
+  const FakeRun run;
+  fs::remove(run.directory / "config.yaml");
+  for (const char* name : {"run.lock", "checkpoints/.shared-0123abcd"}) {
+    fs::create_directories((run.directory / name).parent_path());
+    write_file_atomically(run.directory / name, "");
+  }
+  CHECK(plan("auto", given_to(run)).run_directory == run.directory);
+}
+
+TEST_CASE("resume: what the system refuses a run that goes on is the machine's") {
+  const FakeRun run;
+  run.add(10);
+  write_file_atomically(run.directory / "run_args.json", "{}");
+  const auto cause = [&](bool restarted) {
+    const test::IoFaults faults(
+        run.directory / "run_args.json",
+        {.fault = test::IoFault::kError, .from_then_on = true, .error = EACCES, .only = "open"});
+    try {
+      plan_resume({.from = "auto", .restarted = restarted, .overrides = given_to(run)});
+    } catch (const std::exception& error) {
+      return cause_of(error);
+    }
+    return Cause::kPerson;
+  };
+  CHECK(cause(false) == Cause::kName);
+  CHECK(cause(true) == Cause::kMachine);
 }
 
 TEST_CASE("resume: auto does not start over where a checkpoint was complete") {

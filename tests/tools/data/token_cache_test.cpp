@@ -96,13 +96,17 @@ TEST_CASE_FIXTURE(Fixture,
   make();
   const auto old = folder.write("deep/er/x.tokens.1-0.tmp", "half");
   const auto young = folder.write("deep/er/x.tokens.2-0.tmp", "half");
+  const auto dead = folder.write("deep/er/x.tokens.3-0.tmp", "half");  // of a start just before
   const auto other = folder.write("deep/er/y.tokens.1-0.tmp", "half");
   age(old, hours(25));
+  std::filesystem::last_write_time(
+      dead, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(3));
   age(other, hours(25));
   source.document_separator = false;
   CHECK(make().built);
   CHECK(!std::filesystem::exists(old));
   CHECK(std::filesystem::exists(young));
+  CHECK(!std::filesystem::exists(dead));
   CHECK(std::filesystem::exists(other));
 }
 

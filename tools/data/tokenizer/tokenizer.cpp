@@ -8,6 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
+#include "core/io/patience.h"
 #include "core/rng.h"
 #include "tools/data/tokenizer/hugging_face.h"
 #include "tools/data/tokenizer/python_json.h"
@@ -21,10 +22,10 @@ namespace fs = std::filesystem;
 
 fs::path tokenizer_file(const std::string& name) {
   fs::path file(name);
-  if (fs::is_directory(file)) file = tokenizer_file_in(snapshot_in(file));
-  FSDP_CHECK(is_named(file),
-             "tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name);
-  return file;
+  if (is_folder(file)) file = tokenizer_file_in(snapshot_in(file));
+  if (is_named(file)) return file;
+  fail_missing(
+      fmt::format("tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name));
 }
 
 }  // namespace
