@@ -38,6 +38,7 @@ int explain(const ExplainOptions& options, const config::TrainConfig& config, Ca
                .times = {.rates = options.rates, .meter = meter, .percentile = options.percentile},
                .layout = layout});
   std::fputs(said.text.c_str(), stdout);
+  if (!options.save_rates.empty()) check_has_times(said.rates->rates());
   if (!options.save_rates.empty()) write_rates(options.save_rates, said.rates->rates());
   return 0;
 }
@@ -75,8 +76,9 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
       .one_of({"fsdp1", "fsdp2"});
   command
       .add_option("--gpu", options->gpu,
-                  "the ranks are on it: memory and times [as runtime.backend]")
-      .one_of(machine_names());
+                  "the ranks are on it (RTX 4090), or on one of so much memory (48GiB): memory and "
+                  "times [as runtime.backend]")
+      .check(wrong_machine);
   command
       .add_option("--percentile", options->percentile,
                   "of the collectives' times, where a machine has measured ones: 95 is seldom too "

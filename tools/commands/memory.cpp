@@ -109,8 +109,11 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
   const Option device =
       command.add_option("--device-gib", options->device_gib, "says whether a rank fits in so much")
           .from_to(0.001, 1e6);
-  const Option gpu = command.add_option("--gpu", options->gpu, "says whether a rank fits on it")
-                         .one_of(machine_names())
+  const Option gpu = command
+                         .add_option("--gpu", options->gpu,
+                                     "says whether a rank fits on it (RTX 4090), or on one of so "
+                                     "much memory (48GiB)")
+                         .check(wrong_machine)
                          .excludes(device);
   const Option fit = command
                          .add_option("--fit", options->fit,

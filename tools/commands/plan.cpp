@@ -99,9 +99,10 @@ PlanQuestion question_of(const PlanOptions& options) {
   question.config = config::read_config(file, overrides_of(options.config));
   resolve_paths(question.config, file);
   for (const std::string& note : question.config.notes) print_note(note);
-  question.gpu = options.gpu;
+  question.gpu = machine_named(options.gpu);
   question.rates =
       call_rates({.rates = options.rates.empty() ? options.gpu : options.rates})->rates();
+  check_has_times(question.rates);
   if (options.gpus_per_node > 0) question.rates.ranks_per_node = options.gpus_per_node;
   question.safety = options.safety_percent / 100;
   if (options.checkpoint_s > 0) question.checkpoint_s = options.checkpoint_s;
@@ -176,8 +177,10 @@ std::string wrong_nodes(const std::string& text) {
 // Those that mean nothing beside --validate.
 std::vector<Option> add_question(const Command& command, PlanOptions& options) {
   return {
-      command.add_option("--gpu", options.gpu, "the machine: its memory, and its times")
-          .one_of(machine_names()),
+      command
+          .add_option("--gpu", options.gpu,
+                      "the machine: its memory, and its times (48GiB: the memory, beside --rates)")
+          .check(wrong_machine),
       command.add_option("--nodes", options.nodes, "numbers of nodes: 1,2,4 [1]")
           .delimiter(',')
           .check(wrong_nodes),
