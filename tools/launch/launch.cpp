@@ -259,9 +259,8 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   RingDump rings;
   std::optional<JobEnd> job_end;
   try {
-    FSDP_CHECK(launcher.size == 0 || launcher.size == world.size(),
-               "the launcher started {} processes but MPI connects {}; with Slurm: srun --mpi=pmix",
-               launcher.size, world.size());
+    FSDP_CHECK(launcher.size == world.size() || (launcher.size == 0 && launcher.rank < world.size()),
+               "{}", unconnected_refusal(getenv, launcher.size, world.size(), own_command()));
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
     job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s),
@@ -360,6 +359,9 @@ int launch(const LaunchOptions& options, const RankWork& work) {
                launcher.size,
                getenv("SUBMITIT_EXECUTOR") ? "; submitit: slurm_srun_args=['--mpi=pmix']" : "");
   }
+  FSDP_CHECK(launcher.size > 0 || launcher.foreign_size > 0 || launcher.rank == 0 ||
+                 (comm::MpiRuntime::available() && options.local_ranks == 0),
+             "{}", unconnected_refusal(getenv, 0, 1, own_command()));
   stay_on_places(launcher.rank == 0);
   const bool alone = launcher.size == 1;
   if (launcher.started && !alone && options.local_ranks == 0 && comm::MpiRuntime::available()) {
@@ -449,10 +451,15 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
     return -1;
   };
   // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been
-  // started by srun. Open MPI; MPICH and Intel MPI; srun.
-  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
-  const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
-  const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  // started by srun. Open MPI; MPICH, Intel MPI, Flux and PALS; MVAPICH2; Flux and jsrun without
+  // PMI; srun. PALS and ALPS say no size.
+  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
+                           "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "SLURM_STEP_NUM_TASKS"});
+  const int without_slurm =
+      number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+              "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"});
+  const int rank = without_slurm >= 0 ? without_slurm : number({"SLURM_PROCID"});
+  const bool started = size > 0 || without_slurm >= 0;
   const int foreign = foreign_size(getenv, started, std::max(size, 0));
   const char* const ended = getenv("FSDP_ENDED_BEFORE");
   const bool connected =

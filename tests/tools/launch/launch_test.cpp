@@ -46,6 +46,34 @@ TEST_CASE("launch: the environment of the launchers") {
   CHECK(!mpich.bound);
 }
 
+TEST_CASE("launch: launchers of other MPIs, with or without PMI") {
+  const struct {
+    std::map<std::string, std::string> variables;
+    int size, rank;
+  } cases[] = {{{{"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_RANK", "5"}}, 8, 5},
+               {{{"FLUX_JOB_SIZE", "2"},
+                 {"FLUX_TASK_RANK", "1"},
+                 {"OMPI_COMM_WORLD_SIZE", "4"},
+                 {"OMPI_COMM_WORLD_RANK", "3"}},
+                4,
+                3},
+               {{{"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_RANK", "5"}, {"SLURM_STEP_NUM_TASKS", "2"},
+                 {"SLURM_PROCID", "1"}},
+                8,
+                5},
+               {{{"JSM_NAMESPACE_SIZE", "6"}, {"JSM_NAMESPACE_RANK", "2"}}, 6, 2},
+               {{{"MV2_COMM_WORLD_SIZE", "4"}, {"MV2_COMM_WORLD_RANK", "1"}}, 4, 1},
+               {{{"PALS_RANKID", "3"}}, 0, 3},
+               {{{"ALPS_APP_PE", "0"}}, 0, 0}};
+  for (const auto& each : cases) {
+    const LauncherEnvironment found = environment_of(each.variables);
+    CAPTURE(each.variables.begin()->first);
+    CHECK(found.started);
+    CHECK(found.size == each.size);
+    CHECK(found.rank == each.rank);
+  }
+}
+
 TEST_CASE("launch: what the parent and Slurm say of starts before this one") {
   CHECK(environment_of({}).restarts == 0);
   CHECK(environment_of({}).ended_before == 0);
