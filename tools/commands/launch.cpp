@@ -3,11 +3,14 @@
 #include "tools/launch/launch.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "tools/commands/commands.h"
+#include "tools/commands/launch_batch.h"
 #include "tools/commands/launch_slurm.h"
 #include "tools/jobs/parent.h"
 #include "tools/launch/job_end.h"
+#include "tools/launch/openmp_variables.h"
 #include "tools/launch/shell.h"
 
 namespace fsdp::tools {
@@ -23,6 +26,7 @@ struct LaunchCommandOptions {
 
 int start_job(const LaunchCommandOptions& options) {
   check_one_process("launch");
+  show_openmp_variables(::environ);
   ParentOptions parent = {
       .job = options.job,
       .restarts = {.most = options.restarts, .longest_pause = std::chrono::seconds(options.pause)},
@@ -30,7 +34,7 @@ int start_job(const LaunchCommandOptions& options) {
   parent.job.program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> command;
   try {
-    if (!options.hosts.empty()) parent.job.hosts = parse_hosts(options.hosts);
+    if (!options.hosts.empty()) parent.job.hosts = read_hosts(options.hosts);
     FSDP_CHECK(options.job.ranks > 0 || !options.hosts.empty(), "launch: expected -n, or --hosts");
     if (options.restarts > 0) parent.run_directory = directory_of(parent.job);
     command = command_of(parent.job, this_host(parent.job), options.restarts > 0);
@@ -56,7 +60,8 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
     ranks.from_to(1, 65536);
     if (launcher == Launcher::kMpirun) {
       command.add_option("--hosts", options->hosts,
-                         "where the ranks run: a:4,b:4; -n is then the sum unless it is given");
+                         "where the ranks run: a:4,b:4, or a hostfile; -n is then the sum unless it is "
+                         "given");
     } else {
       ranks.required();
     }
@@ -76,6 +81,7 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
   add("mpirun", "ranks as processes, of this host or of --hosts", Launcher::kMpirun);
   add("srun", "ranks as processes, inside a job of Slurm", Launcher::kSrun);
   add_launch_slurm(group, chosen);
+  add_launch_batch(group, chosen);
 }
 
 }  // namespace fsdp::tools

@@ -25,7 +25,7 @@ using Words = std::vector<std::string>;
 
 // What a rank on another host would not get from mpirun by itself.
 bool is_exported(std::string_view name) {
-  for (const std::string_view prefix : {"NCCL_", "UCX_", "OMP_", "CUDA_", "FSDP_", "MALLOC_"}) {
+  for (const std::string_view prefix : {"NCCL_", "UCX_", "OMP_", "GOMP_", "KMP_", "CUDA_", "FSDP_", "MALLOC_"}) {
     if (name.starts_with(prefix)) return true;
   }
   return name == "LD_LIBRARY_PATH" || name == "PATH";
@@ -104,7 +104,7 @@ Words srun_words(const Job& job, const JobHost& host) {
                  "--wait=60"};
   if (host.slurm_cores > 0) {
     words.push_back(fmt::format("--cpus-per-task={}", host.slurm_cores));
-    words.push_back("--cpu-bind=cores");
+    words.emplace_back("--cpu-bind=cores");
   }
   return words;
 }
@@ -121,29 +121,6 @@ int Job::all_ranks() const {
   int all = 0;
   for (const HostSlots& each : hosts) all += each.ranks;
   return all;
-}
-
-std::vector<HostSlots> parse_hosts(const std::string& text) {
-  std::vector<HostSlots> hosts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const size_t colon = part.rfind(':');
-    HostSlots& host = hosts.emplace_back(HostSlots{.host = part.substr(0, colon)});
-    if (colon != std::string::npos) {
-      const std::string count = part.substr(colon + 1);
-      const bool number = !count.empty() && count.size() <= 5 &&
-                          count.find_first_not_of("0123456789") == std::string::npos;
-      host.ranks = number ? std::atoi(count.c_str()) : 0;
-    }
-    FSDP_CHECK(!host.host.empty() && host.ranks > 0 && part.find(' ') == std::string::npos,
-               "--hosts: expected host:ranks, such as a:4,b:4, got \"{}\"", part);
-    for (size_t i = 0; i + 1 < hosts.size(); ++i) {
-      FSDP_CHECK(hosts[i].host != host.host, "--hosts: {} is there twice", host.host);
-    }
-    begin = end + 1;
-  }
-  return hosts;
 }
 
 JobHost this_host(const Job& job) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/jobs/host_file.h"
+
 namespace fsdp::tools {
 
 enum class Launcher : uint8_t {
@@ -15,13 +17,6 @@ enum class Launcher : uint8_t {
   kMpirun,  // ranks as processes, started by mpirun
   kSrun,    // ranks as processes, started by srun inside a job of Slurm
 };
-
-struct HostSlots {
-  std::string host;
-  int ranks = 1;
-};
-// "a:4,b:4,c" (of c: one). Error that names the part which is wrong.
-std::vector<HostSlots> parse_hosts(const std::string& text);
 
 struct Job {
   Launcher launcher = Launcher::kLocal;
