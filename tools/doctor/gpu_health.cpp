@@ -112,11 +112,11 @@ void look_at_log(const std::string& log, std::string bus, const std::string& res
 }
 
 void look_at_recovery(const std::string& gpu, const std::string& reset, Trouble& out) {
-  const std::string action = inside(gpu, "gpu_recovery_action");
-  const bool none = action.empty() || action.find_first_of("[/") != std::string::npos;
-  if (none || says(gpu, "gpu_recovery_action", "None")) return;
-  out.add(State::kFail, "the driver wants: " + action,
-          says(gpu, "gpu_recovery_action", "Reboot") ? "reboot" : reset);
+  for (const char* action : {"Reboot", "Reset", "Drain"}) {
+    if (!says(gpu, "gpu_recovery_action", action)) continue;
+    out.add(State::kFail, "the driver wants: " + inside(gpu, "gpu_recovery_action"),
+            action == std::string_view("Reboot") ? "reboot" : reset);
+  }
 }
 
 std::vector<std::string> gpus_in(const std::string& xml) {

@@ -64,21 +64,6 @@ std::string_view kind_in(std::string_view given) {
   return given.substr(0, given.find(':'));
 }
 
-// "rtx409024gb": its name and its gigabytes.
-std::pair<std::string, double> without_size(const std::string& text) {
-  for (const std::string_view unit : {"gib", "gb", "g"}) {
-    if (!text.ends_with(unit)) continue;
-    const std::string rest = text.substr(0, text.size() - unit.size());
-    for (const size_t digits : {size_t{3}, size_t{2}}) {
-      if (rest.size() <= digits) continue;
-      const std::string number = rest.substr(rest.size() - digits);
-      if (number.find_first_not_of("0123456789") != std::string::npos || number[0] == '0') continue;
-      return {rest.substr(0, rest.size() - digits), std::stod(number)};
-    }
-  }
-  return {};
-}
-
 bool is_of_size(const std::string& name, double gigabytes) {
   constexpr double kLeast = 0.85, kMost = 1.02;  // GiB of gigabytes that are binary or decimal
   const double gib = machine_rates(name).device_gib;
@@ -208,14 +193,18 @@ std::string gpu_named(std::string_view given, const std::vector<std::string>& ot
   const std::string text = plain(kind_in(given));
   if (text.empty()) return "";
   if (std::string name = named(text, others); !name.empty()) return name;
-  for (const std::string_view unit : {"gib", "gb", "g"}) {  // "A100-80GB" is A100-80
+  for (const std::string_view unit : {"gib", "gb", "g"}) {
     if (!text.ends_with(unit)) continue;
-    if (std::string name = named(text.substr(0, text.size() - unit.size()), others); !name.empty())
-      return name;
+    const std::string rest = text.substr(0, text.size() - unit.size());
+    if (std::string name = named(rest, others); !name.empty()) return name;  // "A100-80GB"
+    for (const size_t digits : {size_t{2}, size_t{3}}) {                     // "RTX 4090 24GB"
+      if (rest.size() <= digits) continue;
+      const std::string name = named(rest.substr(0, rest.size() - digits), others);
+      const double gigabytes = std::atof(rest.c_str() + rest.size() - digits);
+      if (!name.empty() && is_of_size(name, gigabytes)) return name;
+    }
   }
-  const auto [rest, gigabytes] = without_size(text);
-  const std::string name = rest.empty() ? "" : named(rest, others);
-  return !name.empty() && is_of_size(name, gigabytes) ? name : "";
+  return "";
 }
 
 std::optional<Json> gpu_rates_file(std::string_view name) {

@@ -48,6 +48,7 @@ Rates machine_rates(std::string_view given) {
   if (is_machine(given)) return rates_of_json({{"like", std::string(given)}}, "machine");
   Rates rates = machine_rates(kUsualMachine);
   rates.memory_only = true;
+  rates.note.clear();  // of times
   rates.machine = fmt::format("a GPU of {}", given);
   rates.device_gib = static_cast<double>(*size_of_gpu(given)) / (size_t{1} << 30);
   return rates;
