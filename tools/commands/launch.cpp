@@ -59,9 +59,10 @@ void add_launch_command(const Command& app, ChosenCommand& chosen) {
     const Option ranks = command.add_option("-n,--ranks", options->job.ranks, "how many ranks");
     ranks.from_to(1, 65536);
     if (launcher == Launcher::kMpirun) {
-      command.add_option("--hosts", options->hosts,
-                         "where the ranks run: a:4,b:4, or a hostfile; -n is then the sum unless it is "
-                         "given");
+      command.add_option(
+          "--hosts", options->hosts,
+          "where the ranks run: a:4,b:4, or a hostfile; -n is then the sum unless it is "
+          "given");
     } else {
       ranks.required();
     }

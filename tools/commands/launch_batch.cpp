@@ -47,9 +47,10 @@ int launch_batch(BatchOptions options) {
     report_error(error.what());
     return status::kMistake;
   }
-  print_line(fmt::format("launch: {} is written. It was never tried with a real {}: look at it, add "
-                         "what the cluster wants",
-                         options.file, options.name));
+  print_line(
+      fmt::format("launch: {} is written. It was never tried with a real {}: look at it, add "
+                  "what the cluster wants",
+                  options.file, options.name));
   return status::kDone;
 }
 
@@ -60,7 +61,9 @@ void add(const Command& group, ChosenCommand& chosen, const char* name, BatchSys
   options->job.system = system;
   const Command command =
       group.add_command(name, "writes a job file to begin with, around launch mpirun");
-  command.add_option("-n,--ranks", options->job.ranks, "how many ranks").required().from_to(1, 65536);
+  command.add_option("-n,--ranks", options->job.ranks, "how many ranks")
+      .required()
+      .from_to(1, 65536);
   command.add_option("-N,--nodes", options->job.nodes, "how many nodes (default: 1)")
       .from_to(1, 65536);
   command.add_option("--time", options->job.time, "limit: 4:00:00 (default: as the queue says)");

@@ -63,10 +63,7 @@ struct Look {
   std::function<std::string(int code)> fix_of = nullptr;  // an errno; 0: it does not end
 
   Check failed(const std::string& why, int code = 0) const {
-    return {.name = name,
-            .value = why,
-            .state = State::kFail,
-            .fix = fix_of ? fix_of(code) : fix};
+    return {.name = name, .value = why, .state = State::kFail, .fix = fix_of ? fix_of(code) : fix};
   }
   std::vector<Check> operator()(std::function<std::vector<Check>()> work) const {
     try {
@@ -93,10 +90,9 @@ std::vector<Check> look_at_spaces(std::chrono::milliseconds limit) {
                 {"token cache", ".cache/tokens", "--set data.cache_dir=FOLDER"}};
   std::vector<Check> checks;
   for (const auto& [name, folder, elsewhere] : places) {
-    const Look look = {.name = name,
-                       .fix = {},
-                       .limit = limit,
-                       .fix_of = [folder](int code) { return folder_fix(code, folder); }};
+    const Look look = {.name = name, .fix = {}, .limit = limit, .fix_of = [folder](int code) {
+                         return folder_fix(code, folder);
+                       }};
     const auto found = look([name, folder, elsewhere] {
       const FreeSpace space = read_free_space(folder);
       Check check = space_check(name, space, elsewhere);
@@ -118,8 +114,9 @@ std::vector<Check> look_at_host(JobShape job, const DoctorOptions& options) {
            limit}([launched = options.launched] { return mpi_checks(read_mpi_facts(), launched); });
   std::vector<Check> checks = Look{"host", "ls /proc /sys   # must be mounted",
                                    limit}([job] { return host_checks(read_host_facts(), job); });
-  const std::vector<Check> health = Look{"GPU health", "nvidia-smi   # must answer; else reboot",
-                                         limit}([] { return std::vector{health_check(ask_nvidia_smi())}; });
+  const std::vector<Check> health =
+      Look{"GPU health", "nvidia-smi   # must answer; else reboot",
+           limit}([] { return std::vector{health_check(ask_nvidia_smi())}; });
   for (const auto& more : {of_gpus, health, of_mpi, look_at_spaces(limit)}) {
     checks.insert(checks.end(), more.begin(), more.end());
   }
@@ -131,10 +128,9 @@ std::vector<Check> look_at_folder(comm::Communicator& world, const Hosts& hosts,
                                   const DoctorOptions& options) {
   const std::string job = comm::from_first_rank(
       world, fmt::format("{}-{}", static_cast<long>(std::time(nullptr)), ::getpid()));
-  const Look look = {.name = "folder",
-                     .fix = {},
-                     .limit = options.limit,
-                     .fix_of = [&](int code) { return folder_fix(code, options.folder); }};
+  const Look look = {.name = "folder", .fix = {}, .limit = options.limit, .fix_of = [&](int code) {
+                       return folder_fix(code, options.folder);
+                     }};
   std::vector<Check> checks;
   std::shared_ptr<SharedFolder> shared;
   Mount mount;

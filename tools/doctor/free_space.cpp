@@ -33,7 +33,8 @@ FreeSpace read_free_space(const fs::path& folder) {
   struct statvfs there = {};
   while (::statvfs(space.folder.c_str(), &there) != 0) {
     const bool above = errno == ENOENT && space.folder.has_relative_path();
-    if (!above) throw SystemError(fmt::format("{}: its free space is not known", folder.string()), errno);
+    if (!above)
+      throw SystemError(fmt::format("{}: its free space is not known", folder.string()), errno);
     space.folder = space.folder.parent_path();
   }
   space.bytes = static_cast<double>(there.f_frsize) * static_cast<double>(there.f_bavail);
@@ -50,9 +51,10 @@ Check space_check(const std::string& name, const FreeSpace& space, const std::st
   if (space.inodes != kNoLimit) check.value += fmt::format(", {:.0f} inodes", space.inodes);
   const State worst = std::max(bytes, inodes);
   if (worst == State::kOk) return check;
-  check.fault(worst, fmt::format("du {}-xd1 {} | sort -n | tail   # remove what is not needed; or {}",
-                                 inodes > bytes ? "--inodes " : "",
-                                 shell_word(space.folder.string()), elsewhere));
+  check.fault(
+      worst,
+      fmt::format("du {}-xd1 {} | sort -n | tail   # remove what is not needed; or {}",
+                  inodes > bytes ? "--inodes " : "", shell_word(space.folder.string()), elsewhere));
   return check;
 }
 
@@ -60,9 +62,11 @@ std::string folder_fix(int code, const fs::path& folder) {
   const std::string name = shell_word(folder.string());
   switch (code) {
     case ENOSPC:
-      return fmt::format("df -h {0}; df -i {0}   # remove what is not needed; or --folder FOLDER", name);
+      return fmt::format("df -h {0}; df -i {0}   # remove what is not needed; or --folder FOLDER",
+                         name);
     case EDQUOT:
-      return fmt::format("quota -s   # remove what is not needed below {}; or --folder FOLDER", name);
+      return fmt::format("quota -s   # remove what is not needed below {}; or --folder FOLDER",
+                         name);
     case EFBIG:
       return "ulimit -f unlimited   # or --folder FOLDER of another file system";
     case EMFILE:
@@ -73,11 +77,12 @@ std::string folder_fix(int code, const fs::path& folder) {
     case ENOTCONN:
     case ENODEV:
     case ESHUTDOWN:
-      return fmt::format("umount -l PLACE && mount PLACE   # where {} is mounted: findmnt -T {}", name,
-                         name);
+      return fmt::format("umount -l PLACE && mount PLACE   # where {} is mounted: findmnt -T {}",
+                         name, name);
     case EIO:
     case EUCLEAN:
-      return fmt::format("dmesg | tail   # the disk of {}, or its server; or --folder FOLDER", name);
+      return fmt::format("dmesg | tail   # the disk of {}, or its server; or --folder FOLDER",
+                         name);
     case ENOENT:
     case ENOTDIR:
       return "mkdir -p " + name + "   # or --folder FOLDER";
@@ -85,7 +90,8 @@ std::string folder_fix(int code, const fs::path& folder) {
     case 0:
       return fmt::format("df {}   # its file system must answer; or --folder FOLDER", name);
     default:
-      return fmt::format("ls -ld {}   # a folder that this user may write; or --folder FOLDER", name);
+      return fmt::format("ls -ld {}   # a folder that this user may write; or --folder FOLDER",
+                         name);
   }
 }
 

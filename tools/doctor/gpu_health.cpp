@@ -82,21 +82,21 @@ void look_at_clocks(const std::string& gpu, const std::string& index, Trouble& o
     for (const char* form : {"clocks_event_reason_", "clocks_throttle_reason_"}) {
       if (!says(gpu, std::string(form) + reason, "Active")) continue;
       out.add(State::kWarn, what,
-              fmt::format("nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE -i {}   # look at {}", index,
-                          fix));
+              fmt::format("nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE -i {}   # look at {}",
+                          index, fix));
       return;
     }
   }
 }
 
-// "NVRM: Xid (PCI:0000:3b:00): 79, pid=...": numbers that speak of the hardware, as NVIDIA's list of
-// Xid errors has them; others are the programs'.
+// "NVRM: Xid (PCI:0000:3b:00): 79, pid=...": numbers that speak of the hardware, as NVIDIA's list
+// of Xid errors has them; others are the programs'.
 void look_at_log(const std::string& log, std::string bus, const std::string& reset, Trouble& out) {
-  static const std::set<int> kOfHardware = {46, 48,  61,  62,  63,  64,  74,  79, 92,
+  static const std::set<int> kOfHardware = {46, 48, 61,  62,  63,  64,  74,  79, 92,
                                             94, 95, 119, 120, 136, 140, 143, 154};
   std::ranges::transform(bus, bus.begin(), [](unsigned char c) { return std::tolower(c); });
-  bus = bus.substr(0, bus.find('.'));                        // without the function
-  if (bus.find(':') == 8) bus.erase(0, 4);                   // the log's domain has four digits
+  bus = bus.substr(0, bus.find('.'));       // without the function
+  if (bus.find(':') == 8) bus.erase(0, 4);  // the log's domain has four digits
   std::set<int> found;
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
@@ -149,7 +149,8 @@ std::string leave_out(size_t index, size_t count) {
 SmiOutput ask_nvidia_smi() {
   const ShellOutput smi = output_within(kForSmi, {"nvidia-smi", "-q", "-x"});
   SmiOutput out = {.there = smi.status != 127, .status = smi.status, .text = smi.text, .xids = {}};
-  if (out.there) out.xids = output_within(kForLog, {"sh", "-c", "dmesg | grep -a 'Xid (PCI:'"}).text;
+  if (out.there)
+    out.xids = output_within(kForLog, {"sh", "-c", "dmesg | grep -a 'Xid (PCI:'"}).text;
   return out;
 }
 

@@ -11,10 +11,10 @@
 namespace fsdp::tools::doctor {
 
 struct SmiOutput {
-  bool there = false;   // an nvidia-smi
-  int status = 0;       // 0: it did what it was asked
-  std::string text;     // of nvidia-smi -q -x
-  std::string xids;     // lines of the kernel's log; "": none, or not to be read
+  bool there = false;  // an nvidia-smi
+  int status = 0;      // 0: it did what it was asked
+  std::string text;    // of nvidia-smi -q -x
+  std::string xids;    // lines of the kernel's log; "": none, or not to be read
 };
 SmiOutput ask_nvidia_smi();
 

@@ -155,7 +155,8 @@ Check processes(const HostFacts& facts, const JobShape& job) {
                  .value = limit == kNoLimit ? "unlimited" : fmt::format("{} of this user", limit)};
   if (limit >= needed) return check;
   check.value += fmt::format("; {} for {}", needed, count_of(job.on_host, "rank"));
-  check.fault(State::kFail, raise_limit(facts.processes, needed, "u", "nproc", fmt::format("{:.0f}", needed)));
+  check.fault(State::kFail,
+              raise_limit(facts.processes, needed, "u", "nproc", fmt::format("{:.0f}", needed)));
   return check;
 }
 

@@ -30,10 +30,9 @@ std::string header(const BatchFile& job, int64_t seconds) {
   }
   const int64_t minutes = (seconds + 59) / 60;
   // LSF itself queues a job again that ends with this status.
-  return fmt::format("#BSUB -n {}\n#BSUB -R \"span[ptile={}]\"\n{}#BSUB -Q \"75\"\n", job.ranks,
-                     of_node,
-                     seconds > 0 ? fmt::format("#BSUB -W {}:{:02}\n", minutes / 60, minutes % 60)
-                                 : "");
+  return fmt::format(
+      "#BSUB -n {}\n#BSUB -R \"span[ptile={}]\"\n{}#BSUB -Q \"75\"\n", job.ranks, of_node,
+      seconds > 0 ? fmt::format("#BSUB -W {}:{:02}\n", minutes / 60, minutes % 60) : "");
 }
 
 }  // namespace
@@ -61,8 +60,10 @@ std::string batch_file(const BatchFile& job) {
       shell_text({job.folder}), shell_text({job.program}), form.hosts, job.ranks,
       shell_text(job.arguments), end);
   if (job.system == BatchSystem::kPbs) {
-    text += "# 75: the checkpoint is on the disk, and the run has more to do.\n[ $status != 75 ] || qsub " +
-            shell_text({job.file}) + "\n";
+    text +=
+        "# 75: the checkpoint is on the disk, and the run has more to do.\n[ $status != 75 ] || "
+        "qsub " +
+        shell_text({job.file}) + "\n";
   }
   return text + "exit $status\n";
 }

@@ -1,6 +1,6 @@
-// A job file for PBS or LSF, to begin with: it starts the ranks by `fsdp launch mpirun` on the hosts
-// that the batch system gives. Neither system was there to try it. Not here: Slurm, whose file does
-// more (slurm_script.h).
+// A job file for PBS or LSF, to begin with: it starts the ranks by `fsdp launch mpirun` on the
+// hosts that the batch system gives. Neither system was there to try it. Not here: Slurm, whose
+// file does more (slurm_script.h).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ using Words = std::vector<std::string>;
 
 // What a rank on another host would not get from mpirun by itself.
 bool is_exported(std::string_view name) {
-  for (const std::string_view prefix : {"NCCL_", "UCX_", "OMP_", "GOMP_", "KMP_", "CUDA_", "FSDP_", "MALLOC_"}) {
+  for (const std::string_view prefix :
+       {"NCCL_", "UCX_", "OMP_", "GOMP_", "KMP_", "CUDA_", "FSDP_", "MALLOC_"}) {
     if (name.starts_with(prefix)) return true;
   }
   return name == "LD_LIBRARY_PATH" || name == "PATH";

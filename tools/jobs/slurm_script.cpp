@@ -143,8 +143,8 @@ std::string choice_of_variation(const SlurmJob& job) {
 }
 
 // The number of failures in a row stands in Slurm's Comment: any folder may be what fails. Of the
-// lines of a failure, one of a rank that waited for all the others names nobody who failed, nor does
-// one of srun about a status that the ranks have agreed on.
+// lines of a failure, one of a rank that waited for all the others names nobody who failed, nor
+// does one of srun about a status that the ranks have agreed on.
 std::string queue_again(const SlurmJob& job) {
   return R"([ -z "$cancelled" ] || exit $status
 set +eu  # of the site's lines
@@ -155,14 +155,16 @@ job=$SLURM_JOB_ID  # of an array the first one's is the whole array's
 of_job() { scontrol show job "$job" | sed -nE "s/ *$//; s/^(.* )?$1=//p" | grep -vxF '(null)'; }
 
 # Ranks whose fsdp launch was killed still save.
-for ((i = 0; i < )" + std::to_string(job.grace) + R"(; ++i)); do
+for ((i = 0; i < )" +
+         std::to_string(job.grace) + R"(; ++i)); do
   left=$(grep -lzsx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ | sed 's/environ$/comm/')
   [ -n "$left" ] && cat $left 2>/dev/null | grep -qE '^(srun|mpirun|orterun|prterun|fsdp)' || break
   sleep 1
 done
 
 # 75: the checkpoint is on the disk, and the run has more to do. All else is a failure.
-most=)" + std::to_string(job.requeues) + R"( failures=0 comment=$(of_job Comment)
+most=)" + std::to_string(job.requeues) +
+         R"( failures=0 comment=$(of_job Comment)
 [[ $comment =~ (.*)failed\ starts:\ ([0-9]+)$ ]] && comment=${BASH_REMATCH[1]% } failures=${BASH_REMATCH[2]}
 failures=$((status == 75 ? 0 : failures + 1))
 if [ $failures -gt $most ]; then
@@ -234,8 +236,7 @@ launched=$!
 [ -z "$signalled" ] || { sleep 1; pass_on "$signalled"; }
 # A signal ends a wait, and the process is waited for again.
 while signalled=; wait $launched; status=$?; [ -n "$signalled" ]; do :; done
-)" +
-         queue_again(job);
+)" + queue_again(job);
 }
 
 }  // namespace fsdp::tools

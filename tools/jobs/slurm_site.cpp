@@ -79,9 +79,9 @@ std::optional<int64_t> slurm_seconds(const std::string& time, const std::string&
              "\"{}\"",
              place, time);
   const auto number = [&](size_t i) { return part[i].matched ? std::stoll(part[i].str()) : 0; };
-  const int64_t seconds = ((number(1) * 24 + number(2) + number(5)) * 60 + number(3) + number(6)) *
-                              60 +
-                          number(4) + number(7);
+  const int64_t seconds =
+      ((number(1) * 24 + number(2) + number(5)) * 60 + number(3) + number(6)) * 60 + number(4) +
+      number(7);
   return seconds == 0 ? std::nullopt : std::optional(seconds);
 }
 

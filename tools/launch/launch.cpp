@@ -259,8 +259,9 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   RingDump rings;
   std::optional<JobEnd> job_end;
   try {
-    FSDP_CHECK(launcher.size == world.size() || (launcher.size == 0 && launcher.rank < world.size()),
-               "{}", unconnected_refusal(getenv, launcher.size, world.size(), own_command()));
+    FSDP_CHECK(
+        launcher.size == world.size() || (launcher.size == 0 && launcher.rank < world.size()), "{}",
+        unconnected_refusal(getenv, launcher.size, world.size(), own_command()));
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
     job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s),

@@ -32,8 +32,7 @@ const std::vector<GpuKind>& kinds() {
     std::vector<GpuKind> out;
     for (size_t i = 0; i < table().size(); ++i) {
       const Json& row = table()[i];
-      GpuKind& kind =
-          out.emplace_back(GpuKind{row["name"].text(), {}, row.contains("like")});
+      GpuKind& kind = out.emplace_back(GpuKind{row["name"].text(), {}, row.contains("like")});
       if (!row.contains("as")) continue;
       for (size_t j = 0; j < row["as"].size(); ++j) kind.as.push_back(row["as"][j].text());
     }
@@ -91,8 +90,8 @@ class Likeness {
   Json file() {
     const std::string name = row_["name"].text();
     json_["like"] = row_["like"].text();
-    json_["machine"] = fmt::format("{} in a machine", ranks() == 1 ? "one " + name
-                                                                  : fmt::format("{} {}s", ranks(), name));
+    json_["machine"] = fmt::format(
+        "{} in a machine", ranks() == 1 ? "one " + name : fmt::format("{} {}s", ranks(), name));
     add_products();
     set("memory_bytes_per_s", kStreamed * kGiga * number("gb_s"),
         fmt::format("{} GB/s of {}, of which 0.8", number("gb_s"), source()));
@@ -137,10 +136,10 @@ class Likeness {
     for (const auto& [dtype, rate] : like_.peak_flops_per_s) {
       if (dtype == DType::kF16 || dtype == DType::kBF16) peaks[name_of(dtype)] = in_16_bits;
     }
-    const std::string share = fmt::format("{} TFLOP/s in 16 bits and {} in f32 of {}, with the "
-                                          "shares of {}; not validated",
-                                          number(half), number("f32"), source(),
-                                          row_["like"].text());
+    const std::string share = fmt::format(
+        "{} TFLOP/s in 16 bits and {} in f32 of {}, with the "
+        "shares of {}; not validated",
+        number(half), number("f32"), source(), row_["like"].text());
     set("flops_per_s", products, share);
     set("peak_flops_per_s", peaks, source() + ", dense; for the model FLOPs utilization alone");
     json_["attention"] = Json{{"flops_per_s", attention}};

@@ -55,9 +55,10 @@ Rates machine_rates(std::string_view given) {
 }
 
 void check_has_times(const Rates& rates) {
-  FSDP_CHECK(!rates.memory_only,
-             "{}: its memory alone is known, and no time: --rates NAME takes the times of a machine",
-             rates.machine);
+  FSDP_CHECK(
+      !rates.memory_only,
+      "{}: its memory alone is known, and no time: --rates NAME takes the times of a machine",
+      rates.machine);
 }
 
 }  // namespace fsdp::tools

@@ -1,6 +1,7 @@
 // Machines that the program knows by name: GPUs in nodes of eight, and a CPU. Their numbers stand
-// in tools/predict/machines, each with its source; of most GPUs in a table (gpu_kinds.h). A name may stand wherever a file of rates may; a
-// file may begin with one ("like"). Not here: the format (rates_file.h).
+// in tools/predict/machines, each with its source; of most GPUs in a table (gpu_kinds.h). A name
+// may stand wherever a file of rates may; a file may begin with one ("like"). Not here: the format
+// (rates_file.h).
 #pragma once
 
 #include <optional>

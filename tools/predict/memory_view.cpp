@@ -180,9 +180,9 @@ std::string format_fitting(const MemoryView& view) {
   const FittingChanges& found = *view.fitting;
   std::string out;
   for (const Alternative& each : found.fitting) {
-    out += fmt::format("fits with {}: {}, {} a step ({})\n", each.change.flags(),
-                       byte_size_text(each.bytes), step_text(view, each),
-                       describe(each.change.keeps));
+    out +=
+        fmt::format("fits with {}: {}, {} a step ({})\n", each.change.flags(),
+                    byte_size_text(each.bytes), step_text(view, each), describe(each.change.keeps));
   }
   if (!out.empty()) return out;
   const MemoryChange& least = found.least.change;
@@ -309,7 +309,9 @@ Json memory_json(const MemoryView& view) {
   if (!view.fitting) return out;
   Json fits(Json::Array{});
   for (const Alternative& each : view.fitting->fitting) {
-    fits.push_back({{"change", each.change.text()}, {"bytes", each.bytes}, {"ms", view.timed ? Json(each.ms) : Json()}});
+    fits.push_back({{"change", each.change.text()},
+                    {"bytes", each.bytes},
+                    {"ms", view.timed ? Json(each.ms) : Json()}});
   }
   out["fits_with"] = fits;
   return out;

@@ -21,23 +21,25 @@ std::string gpu(const std::string& bus, const std::string& inside = "",
       "<clocks_{2}_reasons>\n{3}</clocks_{2}_reasons>\n</gpu>\n",
       bus, inside, form, reasons);
 }
-std::string memory(const std::string& dram, const std::string& pending, const std::string& failure) {
+std::string memory(const std::string& dram, const std::string& pending,
+                   const std::string& failure) {
   return fmt::format(
       "<ecc_errors><volatile><sram_correctable>0</sram_correctable>"
       "<sram_uncorrectable>0</sram_uncorrectable><dram_correctable>3</dram_correctable>"
       "<dram_uncorrectable>{}</dram_uncorrectable></volatile><aggregate>"
       "<dram_uncorrectable>7</dram_uncorrectable></aggregate></ecc_errors>"
       "<retired_pages><pending_retirement>N/A</pending_retirement></retired_pages>"
-      "<remapped_rows><remapped_row_corr>0</remapped_row_corr><remapped_row_unc>1</remapped_row_unc>"
+      "<remapped_rows><remapped_row_corr>0</remapped_row_corr><remapped_row_unc>1</"
+      "remapped_row_unc>"
       "<remapped_row_pending>{}</remapped_row_pending>"
       "<remapped_row_failure>{}</remapped_row_failure></remapped_rows>",
       dram, pending, failure);
 }
 Check health(const std::string& gpus, const std::string& log = "") {
-  return health_check({.there = true,
-                       .text = "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n" + gpus +
-                               "</nvidia_smi_log>\n",
-                       .xids = log});
+  return health_check(
+      {.there = true,
+       .text = "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n" + gpus + "</nvidia_smi_log>\n",
+       .xids = log});
 }
 
 TEST_CASE("GPU health: nothing is wrong, or nothing is known") {
@@ -48,44 +50,51 @@ TEST_CASE("GPU health: nothing is wrong, or nothing is known") {
   CHECK(health_check({}).value == "not known: no nvidia-smi");
   CHECK(health_check({}).state == State::kOk);
   // Fields that a card does not have, as of a GeForce, or of a GPU in MIG mode.
-  for (const char* none : {"N/A", "[N/A]", "[Not Supported]", "Requested functionality has been "
-                                                              "deprecated", ""}) {
+  for (const char* none : {"N/A", "[N/A]", "[Not Supported]",
+                           "Requested functionality has been "
+                           "deprecated",
+                           ""}) {
     CAPTURE(none);
     const std::string absent = memory(none, none, none) + "<gpu_recovery_action>" + none +
                                "</gpu_recovery_action><mig_mode><current_mig>Enabled</current_mig>"
                                "</mig_mode>";
     CHECK(health(gpu("00000000:3B:00.0", absent)).state == State::kOk);
   }
-  for (const char* no_gpu : {"No devices were found\n",
-                             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
-                             "driver. Make sure ...\n"}) {
+  for (const char* no_gpu :
+       {"No devices were found\n",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
+        "driver. Make sure ...\n"}) {
     CHECK(health_check({.there = true, .status = 9, .text = no_gpu}).state == State::kOk);
   }
 }
 
 TEST_CASE("GPU health: memory that fails") {
-  const Check errors = health(gpu("00000000:3B:00.0") + gpu("00000000:5E:00.0", memory("2", "No", "No")));
+  const Check errors =
+      health(gpu("00000000:3B:00.0") + gpu("00000000:5E:00.0", memory("2", "No", "No")));
   CHECK(errors.state == State::kWarn);
   CHECK(errors.value == "GPU 1: 2 uncorrectable ECC errors since its start");
   CHECK(errors.fix == "nvidia-smi -r -i 1   # as root, when nothing runs on it; or reboot");
   const Check pending = health(gpu("00000000:3B:00.0", memory("0", "Yes", "No")));
   CHECK(pending.state == State::kFail);
   CHECK(pending.fix.starts_with("nvidia-smi -r -i 0"));
-  const Check failed = health(gpu("00000000:3B:00.0") + gpu("00000000:5E:00.0", memory("1", "Yes", "Yes")) +
-                              gpu("00000000:86:00.0"));
+  const Check failed =
+      health(gpu("00000000:3B:00.0") + gpu("00000000:5E:00.0", memory("1", "Yes", "Yes")) +
+             gpu("00000000:86:00.0"));
   CHECK(failed.state == State::kFail);
   CHECK(failed.fix == "export CUDA_VISIBLE_DEVICES=0,2   # GPU 1 has to be exchanged");
   // Drivers before 450, and GPUs before Ampere.
   const std::string volta =
-      "<ecc_errors><volatile><single_bit><device_memory>0</device_memory><total>0</total></single_bit>"
+      "<ecc_errors><volatile><single_bit><device_memory>0</device_memory><total>0</total></"
+      "single_bit>"
       "<double_bit><device_memory>1</device_memory><total>1</total></double_bit></volatile>"
       "</ecc_errors><retired_pages><pending_blacklist>Yes</pending_blacklist></retired_pages>";
   CHECK(health(gpu("00000000:3B:00.0", volta, "throttle")).value ==
         "GPU 0: its memory waits for a reset to leave out a bad place, 1 uncorrectable ECC error "
         "since its start");
   // Drivers from 555 on.
-  CHECK(health(gpu("0", "<ecc_errors><volatile><sram_uncorrectable_parity>1"
-                        "</sram_uncorrectable_parity></volatile></ecc_errors>"))
+  CHECK(health(gpu("0",
+                   "<ecc_errors><volatile><sram_uncorrectable_parity>1"
+                   "</sram_uncorrectable_parity></volatile></ecc_errors>"))
             .state == State::kWarn);
 }
 
@@ -109,7 +118,8 @@ TEST_CASE("GPU health: Xid errors of the hardware, and a GPU that the driver has
   CHECK(xid.state == State::kWarn);
   CHECK(xid.value == "GPU 1: Xid 79 since the host's start");
   CHECK(xid.fix.starts_with("reboot"));
-  CHECK(health(gpu("00000000:3B:00.0"), "NVRM: Xid (PCI:0000:3b:00): 31, pid=7").state == State::kOk);
+  CHECK(health(gpu("00000000:3B:00.0"), "NVRM: Xid (PCI:0000:3b:00): 31, pid=7").state ==
+        State::kOk);
   CHECK(health(gpu("00000000:3B:00.0"), "NVRM: Xid (PCI:0000:3b:00): 94, pid=7")
             .fix.starts_with("nvidia-smi -r -i 0"));
   const Check wanted =

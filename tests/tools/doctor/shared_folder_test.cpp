@@ -35,7 +35,8 @@ TEST_CASE("a shared folder: two hosts see each other's files, and the lock of th
     CHECK(named(checks, "folder lock").value == "respected");
     CHECK(named(checks, "folder write").number.value() > 0);
     for (const Check& check : checks) {
-      if (check.name != "folder write" && check.name != "folder space") CHECK(check.state == State::kOk);
+      if (check.name != "folder write" && check.name != "folder space")
+        CHECK(check.state == State::kOk);
     }
   }
   b.remove();

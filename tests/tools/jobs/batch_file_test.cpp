@@ -53,7 +53,8 @@ TEST_CASE("batch file: LSF") {
   CHECK(!test::contains(batch_file(job), "#BSUB -W"));
   CHECK(!test::contains(batch_file(job), "end_time"));
   job.nodes = 3;
-  CHECK(test::contains(test::error_of([&] { batch_file(job); }), "-n 16: no multiple of --nodes 3"));
+  CHECK(
+      test::contains(test::error_of([&] { batch_file(job); }), "-n 16: no multiple of --nodes 3"));
   job.nodes = 2;
   job.time = "4h";
   CHECK(test::contains(test::error_of([&] { batch_file(job); }), "launch lsf: --time: expected"));

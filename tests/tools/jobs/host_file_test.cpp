@@ -13,11 +13,13 @@ using Hosts = std::vector<HostSlots>;
 
 TEST_CASE("hosts: a list") {
   CHECK(parse_hosts("a:4,b:2,c") == Hosts{{"a", 4}, {"b", 2}, {"c", 1}});
-  CHECK(parse_hosts("n[01-02,7]:8,login") == Hosts{{"n01", 8}, {"n02", 8}, {"n7", 8}, {"login", 1}});
+  CHECK(parse_hosts("n[01-02,7]:8,login") ==
+        Hosts{{"n01", 8}, {"n02", 8}, {"n7", 8}, {"login", 1}});
   for (const char* wrong :
        {"", "a:", "a:0", "a:4,", ":3", "a:x", "a:-1", "a:1, b:1", "a:99999", "a slots=4", "a=4"}) {
     CAPTURE(wrong);
-    CHECK(test::contains(test::error_of([&] { parse_hosts(wrong); }), "--hosts: expected host:ranks"));
+    CHECK(test::contains(test::error_of([&] { parse_hosts(wrong); }),
+                         "--hosts: expected host:ranks"));
   }
   CHECK(test::error_of([] { parse_hosts("a:1,a:2"); }) == "--hosts: a is there twice");
   CHECK(test::contains(test::error_of([] { parse_hosts("n[1-"); }), "a ] behind each ["));
@@ -64,7 +66,8 @@ TEST_CASE("hosts: a file that is there, or one behind @") {
   CHECK(read_hosts("b:3") == Hosts{{"b", 3}});
   CHECK(test::contains(test::error_of([&] { read_hosts("@" + (folder / "absent").string()); }),
                        "absent: "));
-  CHECK(test::contains(test::error_of([&] { read_hosts(folder.path().string()); }), "or a file of hosts"));
+  CHECK(test::contains(test::error_of([&] { read_hosts(folder.path().string()); }),
+                       "or a file of hosts"));
 }
 
 }  // namespace

@@ -121,8 +121,8 @@ TEST_CASE("slurm script: the name of a job") {
   CHECK(has(job, "--job-name=last"));
 }
 
-// Runs the file with a program of this text, beside a scontrol that keeps a job in a file, and writes
-// down what it is asked to change. `before`: what is done to the shell, $1.
+// Runs the file with a program of this text, beside a scontrol that keeps a job in a file, and
+// writes down what it is asked to change. `before`: what is done to the shell, $1.
 struct Shell {
   int status = 0;
   std::string asked = {};  // of scontrol, a line each, without what the number of failures needs
@@ -177,7 +177,8 @@ Shell run_script(const std::string& program, const Around& around = {}) {
   return shell;
 }
 
-TEST_CASE("slurm script: the status is the program's, and what another start may mend begins again") {
+TEST_CASE(
+    "slurm script: the status is the program's, and what another start may mend begins again") {
   for (int i = 0; i < 5; ++i) CHECK(run_script("").status == 127);  // it ends at once
   for (const int final : {0, 2, 12, 78}) {
     CAPTURE(final);
@@ -245,7 +246,8 @@ TEST_CASE("slurm script: ranks whose fsdp launch was killed end before the job i
   const Shell shell = run_script(
       "printf '#!/bin/bash\\nsleep 0.5; touch saved\\n' >srun; chmod +x srun; "
       "mv scontrol real; printf '#!/bin/bash\\n[ \"$1\" != requeue ] || [ -e saved ] || echo early "
-      ">>asked\\nexec -a \"$0\" ./real \"$@\"\\n' >scontrol; chmod +x scontrol; ./srun & kill -9 $$");
+      ">>asked\\nexec -a \"$0\" ./real \"$@\"\\n' >scontrol; chmod +x scontrol; ./srun & kill -9 "
+      "$$");
   CHECK(shell.status == 137);
   CHECK(shell.asked == "requeue 7");
 }
