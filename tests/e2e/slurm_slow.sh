@@ -142,7 +142,7 @@ rank_on() { ip netns pids $tag$1 | xargs -r ps -o pid=,args= -p | sed -n 's/^ *\
 id=$(submitted --set runtime.run_dir=cancelled train.steps=1000000000)
 begun cancelled
 on n0 scancel "$id"
-to_end "$id" 60
+to_end "$id" 200
 [ "$(state "$id")" = "CANCELLED None" ] || fail "cancelled: $(state "$id")"
 sleep 3
 [ "$(state "$id")" = "CANCELLED None" ] || fail "cancelled: $(state "$id")"
@@ -153,7 +153,7 @@ begun orphan
 pgrep -f "[f]sdp launch srun.*runtime.run_dir=orphan" | xargs -r kill -9
 waits_again "$id" 60 && echo "fsdp launch was killed: the job was queued again: $(comment "$id")"
 [ "$(comment "$id") $(excluded "$id")" = "failed starts: 1 (null)" ] || fail "orphan: $(comment "$id"), without $(excluded "$id")"
-to_end "$id" 90
+to_end "$id" 400
 same long orphan
 [ "$failed" = 0 ] || cat orphan-*.log
 
@@ -165,7 +165,7 @@ waits_again "$id" 60
 for _ in {1..40}; do [ "$(excluded "$id")" = n1 ] && break; sleep 0.25; done
 echo "a rank of n1 was killed: queued again: $(comment "$id"), without $(excluded "$id")"
 [ "$(comment "$id") $(excluded "$id")" = "failed starts: 1 n1" ] || fail "bad: $(comment "$id"), without $(excluded "$id")"
-to_end "$id" 90
+to_end "$id" 400
 same long bad
 grep -q '"nodes": "n\[0,2\]"' bad/run_args.json || fail "bad: went on on $(slurm_of bad nodes)"
 [ "$failed" = 0 ] || cat bad-*.log
@@ -178,7 +178,7 @@ waits_again "$id" 60 && on n0 scontrol update JobId="$id" StartTime=now
 for _ in {1..600}; do [ "$(slurm_of often restarts)" = 1 ] && [ -n "$(rank_on n1)" ] && break; sleep 0.1; done
 sleep 1
 rank_on n1 | xargs -r kill -9
-to_end "$id" 60
+to_end "$id" 200
 [ "$(state "$id")" = "FAILED NonZeroExitCode" ] || fail "often: $(state "$id")"
 grep -q "not queued again after 1 failed starts in a row$" often-*.log || { fail "often: no line"; cat often-*.log; }
 [ "$failed" = 0 ] && echo "slurm: every job came to its end"
