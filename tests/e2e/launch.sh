@@ -76,6 +76,15 @@ grep -q '^fsdp: launch: --restart: only train can go on where it was, got eval$'
 "$FSDP" launch mpirun -n 2 --print -- train --config 'my config.yaml' |
   grep -qE "^mpirun -n 2 .*fsdp train --config 'my config.yaml'$" || fail "--print"
 
+# Job files of other batch systems; a file of hosts.
+"$FSDP" launch pbs -n 4 --nodes 2 --time 1:00:00 -- train --config config.yaml --set runtime.run_dir=pbs >pbs.log 2>&1 || { fail "pbs: status $?"; cat pbs.log; }
+bash -n fsdp.pbs && grep -q ' launch mpirun --hosts "@$PBS_NODEFILE" -n 4 .*runtime.end_time=' fsdp.pbs || { fail "pbs"; cat fsdp.pbs; }
+printf 'mine\n' >fsdp.lsf
+"$FSDP" launch lsf -n 4 -- train --config config.yaml --set runtime.run_dir=lsf >lsf.log 2>&1
+[ "$? $(cat fsdp.lsf)" = "78 mine" ] || { fail "lsf: a file of somebody else's was replaced"; cat lsf.log; }
+printf '# ours\na slots=2\r\nb slots=2\n' >hosts
+"$FSDP" launch mpirun --hosts hosts --print -- train | grep -q '^mpirun -n 4 --host a:2,b:2 ' || fail "--hosts: a file"
+
 # Where ranks cannot be started, it is a mistake.
 for mistake in '-n 5 --hosts a:2,b:2' '--hosts a:x' ''; do
   "$FSDP" launch mpirun $mistake -- train --config config.yaml >wrong.log 2>&1

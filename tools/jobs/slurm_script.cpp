@@ -164,7 +164,7 @@ done
 
 # 75: the checkpoint is on the disk, and the run has more to do. All else is a failure.
 most=)" + std::to_string(job.requeues) +
-         R"( failures=0 comment=$(of_job Comment)
+         R"( failures=0 before=$(of_job Comment) comment=$(of_job Comment)
 [[ $comment =~ (.*)failed\ starts:\ ([0-9]+)$ ]] && comment=${BASH_REMATCH[1]% } failures=${BASH_REMATCH[2]}
 failures=$((status == 75 ? 0 : failures + 1))
 if [ $failures -gt $most ]; then
@@ -172,7 +172,8 @@ if [ $failures -gt $most ]; then
   exit $status
 fi
 [ $failures = 0 ] || comment="${comment:+$comment }failed starts: $failures"
-scontrol update JobId="$job" Comment="$comment" || [ "${SLURM_RESTART_COUNT:-0}" -lt $most ] || exit $status
+[ "$comment" = "$before" ] || scontrol update JobId="$job" Comment="$comment" || [ $status = 75 ] ||
+  [ "${SLURM_RESTART_COUNT:-0}" -lt $most ] || exit $status
 
 # The node that the failure names is left out, where Slurm has enough others for this job.
 bad=

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/io/file.h"
 #include "tools/predict/disk_meter.h"
 #include "tools/predict/gpu_kinds.h"
 #include "tools/predict/machine_files.h"
@@ -368,7 +369,10 @@ void write_rates(const std::filesystem::path& file, const Rates& rates) {
 std::shared_ptr<CallRates> call_rates(const RatesChoice& choice) {
   Rates rates;
   if (!choice.rates.empty()) {
-    const bool named = is_machine(choice.rates) || size_of_gpu(choice.rates);
+    // A file that is there counts more than another name of a machine.
+    const bool known = is_machine(choice.rates) || size_of_gpu(choice.rates);
+    const bool own = machine_named(choice.rates) == choice.rates;
+    const bool named = known && ((own && is_machine(choice.rates)) || !is_there(choice.rates));
     rates = named ? machine_rates(choice.rates) : read_rates(choice.rates);
   } else if (choice.meter) {
     rates = measured_machine(*choice.meter, "this machine");
