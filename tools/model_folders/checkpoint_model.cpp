@@ -96,7 +96,9 @@ FolderOptions form_of_run(const config::TrainConfig& config, const std::string& 
           }};
 }
 
-ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions& options) {
+ConversionSummary convert_checkpoint(
+    RankContext& rank, const ConversionOptions& options,
+    const std::function<void(const PlacedOptions& session, DType saved)>& before_values) {
   std::optional<Checkpoint> checkpoint;
   config::TrainConfig config;
   models::ModelConfig model;
@@ -116,9 +118,11 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
                        .reduce_dtype = session_of.fsdp.reduce_dtype};
     session_of.training = false;
     form = form_of_run(config, tokenizer_name(config));
+    form.stops = true;
     if (options.dtype) form.dtype = *options.dtype;
     if (options.max_file_bytes != kDefaultFileBytes) form.max_file_bytes = options.max_file_bytes;
   });
+  if (before_values) before_values(session_of, form.dtype);
   Session session = place_session(rank.world, session_of);
   const Manifest& manifest = checkpoint->manifest();
   const bool needs_base = !session.lora() && !all_trained(session);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tools/config/config.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/conversion.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
@@ -28,8 +30,12 @@ DType saved_dtype(const config::TrainConfig& config);
 FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name);
 
 // Writes the model, or with LoRA the adapter, of a checkpoint, with the dtype and file size that
-// the options give, else the run's. Collective; throws AgreedError.
-ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions& options);
+// the options give, else the run's. Unlike a folder's, the values of a checkpoint are all in the
+// ranks' memory: `before_values` is called when it is known what they take, and may throw an
+// AgreedError. Collective; throws AgreedError.
+ConversionSummary convert_checkpoint(
+    RankContext& rank, const ConversionOptions& options,
+    const std::function<void(const PlacedOptions& session, DType saved)>& before_values = {});
 
 struct CheckpointInspection {
   std::string folder;

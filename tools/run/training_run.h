@@ -149,9 +149,6 @@ class TrainingRun {
   // training_run_memory.cpp: what it will need, and what it may take
   void refuse_early(const data::Tokenizer& tokenizer);
   void predict();
-  MemoryLimit least_of_all(const MemoryLimit& mine);
-  MemoryLimit limit_of_host(const std::string& wanted);
-  MemoryLimit limit_of_gpu(const std::string& wanted);
   std::vector<GpuMemory::Reading> gpu_memory_of_ranks();
   void keep_to_what_nccl_left();
   void tell_what_libraries_took();
