@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -228,6 +230,54 @@ void make_folders(const std::filesystem::path& given) {
   sync_folder(folder.parent_path());
 }
 
+namespace {
+
+constexpr const char* kPartLock = ".part";  // [Note: abandoned parts]
+
+// Of this start of this machine; "": not known.
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+bool was_written_within_a_day(const std::filesystem::path& part) {
+  namespace fs = std::filesystem;
+  const auto day_ago = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  const std::vector<std::string> names = names_in(part);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    std::error_code unknown;
+    const auto written = fs::last_write_time(part / name, unknown);
+    return unknown || written > day_ago;
+  });
+}
+
+bool is_abandoned_part(const std::filesystem::path& part, const Descriptor& lock) {
+  char writer[64] = "";
+  if (lock.value < 0 || ::pread(lock.value, writer, sizeof writer - 1, 0) <= 0) return false;
+  if (writer != machine_id() && was_written_within_a_day(part)) return false;
+  return ::flock(lock.value, LOCK_EX | LOCK_NB) == 0;
+}
+
+// Whatever cannot be known or removed stays.
+void remove_abandoned_parts(const std::filesystem::path& path) {
+  const std::string prefix = path.filename().string() + ".";
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  try {
+    for (const std::string& name : names_in(folder)) {
+      if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
+      const std::filesystem::path part = folder / name;
+      const Descriptor lock{::open((part / kPartLock).c_str(), O_RDWR | O_CLOEXEC)};
+      std::error_code ignored;
+      if (is_abandoned_part(part, lock)) std::filesystem::remove_all(part, ignored);
+    }
+  } catch (const SystemError&) {
+    return;
+  }
+}
+
+}  // namespace
+
 AtomicFolder::AtomicFolder(const std::filesystem::path& path, Existing existing)
     : path_(path.has_filename() ? path : path.parent_path()),
       replaces_(existing == Existing::kReplaced) {
@@ -241,11 +291,20 @@ AtomicFolder::AtomicFolder(const std::filesystem::path& path, Existing existing)
   } catch (const Error& above) {
     fail("{}: cannot be made: {}", path_.string(), above.what());
   }
+  if (!replaces_) remove_abandoned_parts(path_);
   for (int attempt = 0;; ++attempt) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
-    if (::mkdir(temporary_.c_str(), 0777) == 0) return;
+    if (::mkdir(temporary_.c_str(), 0777) == 0) break;
     check_call(errno == EEXIST, path_, "cannot be made");
+  }
+  if (replaces_) return;
+  try {
+    lock_ = std::make_unique<FileLock>(temporary_ / kPartLock, machine_id());
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(temporary_, ignored);
+    throw;
   }
 }
 
@@ -256,6 +315,7 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   if (!committed_) {
+    if (lock_) ::unlink((temporary_ / kPartLock).c_str());  // the lock is held all the same
     sync_folder(temporary_);
     take_name();
     committed_ = true;  // what fails from here on can be tried again

@@ -12,6 +12,7 @@
 #include "models/causal_lm.h"
 #include "models/names.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/load_model.h"
 
@@ -161,6 +162,7 @@ void write_parts(Source& source, const fs::path& folder, const PartsFile& file,
   for (const Part& part : file.parts) {
     const int64_t numel = Shape(part.spec.shape).numel();
     for (int64_t done = 0; done < numel; done += kStretch) {
+      stop_where_interrupted();
       const int64_t first = part.first + done, count = std::min(kStretch, numel - done);
       const Tensor values = source.values(*part.parameter, first, count, part.spec.dtype);
       buffer.resize(values.bytes());
