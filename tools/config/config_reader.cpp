@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/io/odd_bytes.h"
 #include "core/text/similar_names.h"
 #include "tools/config/options.h"
 
@@ -205,9 +206,22 @@ class Reader : public Visitor {
 
 }  // namespace
 
+namespace {
+
+// Keys have none.
+void put_odd_bytes(YAML::Node node) {
+  if (node.IsScalar()) node = without_stand_ins(node.Scalar());
+  for (auto item : node) put_odd_bytes(node.IsMap() ? item.second : YAML::Node(item));
+}
+
+}  // namespace
+
 std::vector<YAML::Node> load(const std::string& text, const Source& source) {
   try {
-    return YAML::LoadAll(text);
+    if (!may_have_odd_bytes(text)) return YAML::LoadAll(text);
+    std::vector<YAML::Node> documents = YAML::LoadAll(escapes_as_stand_ins(text));
+    for (const YAML::Node& document : documents) put_odd_bytes(document);
+    return documents;
   } catch (const YAML::Exception& error) {
     const std::string hint = error.msg.find("alias") == std::string::npos ? "" : kStarHint;
     fail("{}:{}: malformed YAML: {}{}", source.name, error.mark.line + 1, error.msg, hint);

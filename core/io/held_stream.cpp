@@ -1,0 +1,82 @@
+// Contract: core/io/held_stream.h.
+#include "core/io/held_stream.h"
+
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/io/file.h"
+
+namespace fsdp {
+namespace {
+
+// The process's descriptor that the path names; -1: none.
+int named_descriptor(std::string_view path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    int number = -1;
+    if (!path.starts_with(folder)) continue;
+    const char* const end = path.data() + path.size();
+    const auto [rest, error] = std::from_chars(path.data() + folder.size(), end, number);
+    if (error == std::errc() && rest == end) return number;
+  }
+  return -1;
+}
+
+void check_call(bool done, const std::string& path, const char* what) {
+  if (done) return;
+  const int code = errno;
+  throw SystemError(fmt::format("{}: {}: {}", path, what, std::generic_category().message(code)),
+                    code);
+}
+
+// A device by its name may have no end.
+bool is_stream(mode_t mode, bool named) {
+  return S_ISFIFO(mode) || (named && (S_ISCHR(mode) || S_ISSOCK(mode)));
+}
+
+void copy_all(int from, int to, const std::string& path) {
+  char block[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(from, block, sizeof block);
+    if (count < 0 && errno == EINTR) continue;
+    check_call(count >= 0, path, "cannot read");
+    if (count == 0) return;
+    for (ssize_t done = 0; done < count;) {
+      const ssize_t n = ::write(to, block + done, static_cast<size_t>(count - done));
+      check_call(n >= 0 || errno == EINTR, path, "cannot be kept in memory");
+      done += n < 0 ? 0 : n;
+    }
+  }
+}
+
+}  // namespace
+
+bool is_name_of_stream(const std::string& path) { return named_descriptor(path) >= 0; }
+
+std::string held_stream(const std::string& given) {
+  const std::string path = given == "-" ? "/dev/stdin" : given;
+  const int named = named_descriptor(path);
+  struct stat status {};
+  const int found = named >= 0 ? ::fstat(named, &status) : ::stat(path.c_str(), &status);
+  if (found != 0 || !is_stream(status.st_mode, named >= 0))
+    return path;  // who reads it says what is wrong
+  const int stream = named >= 0 ? named : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check_call(stream >= 0, path, "cannot open");
+  // Stays open until the end of the process, and in the processes that it starts.
+  const int content = ::memfd_create("stream", 0);
+  check_call(content >= 0, path, "cannot be kept in memory");
+  copy_all(stream, content, path);
+  ::lseek(content, 0, SEEK_SET);
+  check_call(::dup2(content, stream) == stream, path, "cannot be kept in memory");
+  ::close(content);
+  return named >= 0 ? path : fmt::format("/proc/self/fd/{}", stream);
+}
+
+}  // namespace fsdp
