@@ -264,6 +264,8 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
   if (!is_there(directory)) return;
+  FSDP_CHECK(is_folder(directory), "runtime.run_dir: {}: expected a folder, got a file",
+             directory.string());
   FSDP_CHECK(is_run(directory) || is_beginning_of_run(directory),
              "--resume auto: {}: no run directory: neither {} nor run_args.json",
              directory.string(), kConfigName);

@@ -15,6 +15,7 @@
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
 #include "tools/report/result_files.h"
+#include "tools/report/run_directory.h"
 
 namespace fsdp::tools {
 namespace {
@@ -128,7 +129,7 @@ std::map<int64_t, fs::path> checkpoints_in(const fs::path& folder) {
 bool is_beginning_of_run(const fs::path& folder) {
   const std::vector<std::string> names = names_in(folder);
   return std::all_of(names.begin(), names.end(), [](const std::string& name) {
-    return name == kLockName || is_unfinished(name);
+    return name == kLockName || is_unfinished(name) || is_name_of_volume(name);
   });
 }
 

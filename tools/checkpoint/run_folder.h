@@ -22,8 +22,8 @@ namespace fsdp::tools {
 std::map<int64_t, std::filesystem::path> step_folders_in(const std::filesystem::path& folder);
 // Those that have a manifest. A folder without one is incomplete.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
-// Whether the folder is empty, or has no more in it than a run that was killed before it had
-// written its first file.
+// Whether the folder is empty, or has no more in it than a fresh volume, or a run that was killed
+// before it had written its first file.
 bool is_beginning_of_run(const std::filesystem::path& folder);
 // Where a run keeps them.
 std::filesystem::path checkpoint_folder(const config::TrainConfig& config,

@@ -100,7 +100,7 @@ void add_file_command(const Command& group, ChosenCommand& chosen, const std::st
                                            const adopt::AdoptOptions&)) {
   const auto options = std::make_shared<AdoptCommandOptions>();
   const Command command = group.add_command(name, help);
-  command.add_option("file", options->files, "the file").required().path().expected(1);
+  command.add_option("file", options->files, "the file").required().readable().expected(1);
   add_literal(command, *options, name == "hf" ? "--literal,--hf-compat" : "--literal");
   if (name != "deepspeed") add_ranks_per_node(command, *options);
   print_when_chosen(command, chosen, options, [adopt](const auto& files, const auto& how) {

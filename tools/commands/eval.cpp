@@ -300,7 +300,7 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--data", options->text.files,
                   "text, rows of JSON or of a table, or the task's files; several are one; with "
                   "--config or --set it is data.validation")
-      .path();
+      .readable();
   add_kind_options(command, *options);
   command
       .add_option(

@@ -98,7 +98,7 @@ void add_sweep_command(const Command& app, ChosenCommand& chosen) {
       .add_option("recipe", options->recipe,
                   "YAML: which runs, or a configuration of train (tools/sweep/README.md)")
       .required()
-      .path()
+      .readable()
       .check(not_empty);
   command.add_option("--set", options->set,
                      "keys on top: train.lr=1e-4; with commas a run for each value: "

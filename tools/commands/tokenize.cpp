@@ -207,7 +207,7 @@ void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
       .path();
   const Option file =
       command.add_option("--file", options->files, "a file, encoded as one text; repeatable")
-          .path()
+          .readable()
           .one_value_each();
   const Option decode = command.add_flag("--decode", options->decode, "ids to text");
   const Option pieces =

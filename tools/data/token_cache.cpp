@@ -361,8 +361,9 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
   for (const auto& file : source.files) {
     identity += std::filesystem::absolute(file).lexically_normal().string() + "\n";
   }
-  return folder /
-         fmt::format("{}-{:016x}.tokens", source.files[0].stem().string(), hash_name(identity));
+  constexpr size_t kShown = 128;  // bytes: a name has 255 at most, with what is temporary
+  return folder / fmt::format("{}-{:016x}.tokens", source.files[0].stem().string().substr(0, kShown),
+                              hash_name(identity));
 }
 
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
@@ -374,11 +375,14 @@ CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSour
   if (cache.has_parent_path()) {
     std::error_code error;
     std::filesystem::create_directories(cache.parent_path(), error);
-    FSDP_CHECK(!error, "data.cache_dir: {}: cannot be made: {}", cache.parent_path().string(),
-               error.message());
-    FSDP_CHECK(::access(cache.parent_path().c_str(), W_OK) == 0,
-               "data.cache_dir: {}: cannot be written: {}", cache.parent_path().string(),
-               std::generic_category().message(errno));
+    const auto refuse = [&](const char* what, const std::string& why) {
+      throw CacheFolderError(fmt::format("data.cache_dir: {}: cannot be {}: {}",
+                                         cache.parent_path().string(), what, why));
+    };
+    if (error) refuse("made", error.message());
+    if (::access(cache.parent_path().c_str(), W_OK) != 0) {
+      refuse("written", std::generic_category().message(errno));
+    }
   }
   out.tokens = build(cache, source, tokenizer);
   out.built = true;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/held_stream.h"
 #include "tools/config/config.h"
 #include "tools/launch/gpu_nodes.h"
 #include "tools/launch/srun_plugin.h"
@@ -211,9 +212,14 @@ fs::path directory_of(const Job& job) {
              "there",
              resume.empty() ? "" : resume.back());
   const Words files = values_of(job.arguments, "--config");
+  const std::string file = files.empty() ? "" : held_stream(files.back());
+  FSDP_CHECK(files.empty() || file == files.back() || files.back() == "-",
+             "launch: --restart: --config {}: each start would read this named pipe: put it into a "
+             "file first",
+             files.back());
   const Words sets = values_of(job.arguments, "--set");
-  const config::TrainConfig config = config::read_config(
-      files.empty() ? "" : files.back(), std::vector<config::Override>(sets.begin(), sets.end()));
+  const config::TrainConfig config =
+      config::read_config(file, std::vector<config::Override>(sets.begin(), sets.end()));
   FSDP_CHECK(!config.runtime.run_dir.empty(),
              "launch: --restart: needs runtime.run_dir, the folder that the run goes on in");
   return config.runtime.run_dir;

@@ -420,7 +420,9 @@ bool is_of_machine(const std::exception& error) {
   return agreed ? agreed->of_machine() : fsdp::is_of_machine(error);
 }
 
-std::string message_of(const std::exception& error) {
+namespace {
+
+std::string message_without_place(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error)) {
     return "out of memory: this process may not have more (see ulimit -v, and its control group)";
   }
@@ -431,7 +433,21 @@ std::string message_of(const std::exception& error) {
   }
   const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
   if (!of_file) return error.what();
-  return fmt::format("{}: {}", of_file->path1().string(), of_file->code().message());
+  const std::string path = of_file->path1().string();
+  return (path.empty() ? "" : path + ": ") + of_file->code().message();
+}
+
+}  // namespace
+
+// A relative path leads nowhere then, whatever the message says of it.
+std::string message_of(const std::exception& error) {
+  const std::string_view hint =
+      " (the current folder was deleted, or its storage is away: cd to another one)";
+  std::string message = message_without_place(error);
+  std::error_code gone;
+  std::filesystem::current_path(gone);
+  if (gone && !message.ends_with(hint)) message += hint;
+  return message;
 }
 
 void report_error(const std::string& message) {

@@ -1,6 +1,7 @@
 // Making the folder of a run and saying what was run.
 #include "tools/report/run_directory.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 
@@ -51,12 +52,24 @@ std::filesystem::path without_slash(const std::filesystem::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
+// Of a folder that is there: nothing is started in it unasked.
+[[noreturn]] void refuse(const std::filesystem::path& folder) {
+  const bool holds_nothing =
+      is_folder(folder) && std::ranges::all_of(names_in(folder), is_name_of_volume);
+  fail("runtime.run_dir: {} is there already; give another one{}", folder.string(),
+       holds_nothing ? ", or --resume auto, which starts in an empty folder" : "");
+}
+
 }  // namespace
+
+bool is_name_of_volume(const std::string& name) {
+  return name == "lost+found" || name == ".snapshot" || name == ".snapshots" || name == ".zfs" ||
+         name.starts_with(".Trash-");
+}
 
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
   std::error_code unreadable;
-  FSDP_CHECK(wanted.empty() || !std::filesystem::exists(wanted, unreadable),
-             "runtime.run_dir: {} is there already; give another one", wanted.string());
+  if (!wanted.empty() && std::filesystem::exists(wanted, unreadable)) refuse(wanted);
   std::filesystem::path place = std::filesystem::absolute(wanted.empty() ? kFolder : wanted);
   while (!std::filesystem::exists(place, unreadable) && place.has_relative_path()) {
     place = place.parent_path();
@@ -93,8 +106,7 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
     }
     const std::filesystem::path given = without_slash(wanted);
     create_parent(given);
-    FSDP_CHECK(create_once(given), "runtime.run_dir: {} is there already; give another one",
-               given.string());
+    if (!create_once(given)) refuse(given);
     path = given.string();
   });
   return comm::from_first_rank(world, path);

@@ -14,6 +14,8 @@
 
 namespace fsdp::tools {
 
+// What a file system itself has in the folder that it is mounted on: lost+found, .snapshot.
+bool is_name_of_volume(const std::string& name);
 // Error when the folder `wanted` exists, or when its file system has fewer than `bytes` bytes free.
 // An empty `wanted` stands for the default place.
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);

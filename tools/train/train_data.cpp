@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <utility>
 
 #include "comm/exchange.h"
@@ -386,22 +388,72 @@ class WorkPhase {
 
 }  // namespace
 
+namespace {
+
+// A folder that is gone with this object; tokens that are mapped stay.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() = default;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  // In the first place that takes one; false: none does.
+  bool make() {
+    std::error_code none;
+    for (const std::filesystem::path& place :
+         {std::filesystem::temp_directory_path(none), std::filesystem::path("/tmp"),
+          std::filesystem::path("/var/tmp"), std::filesystem::path("/dev/shm")}) {
+      std::string name = place.string() + "/fsdp-tokens-XXXXXX";
+      if (path_.empty() && !place.empty() && ::mkdtemp(name.data())) path_ = name;
+    }
+    return !path_.empty();
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
 // One writer per host; the end of the first agree() is the barrier that the others wait at.
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer) {
-  const std::filesystem::path cache =
+                                                   const data::Tokenizer& tokenizer,
+                                                   std::string* note) {
+  std::filesystem::path cache =
       data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
   const WorkPhase phase(world, "tokenising");
   const bool writes = first_rank_of_host(world);
+  TemporaryFolder temporary;  // of the rank that writes
+  std::string elsewhere, why;
   agree(world, [&] {
-    if (writes) data::make_token_cache(cache, source, tokenizer);
+    if (!writes) return;
+    try {
+      data::make_token_cache(cache, source, tokenizer);
+    } catch (const data::CacheFolderError& error) {
+      if (!folder.empty() || !temporary.make()) throw;
+      elsewhere = temporary.path() + "/" + cache.filename().string();
+      why = error.what();
+      data::make_token_cache(elsewhere, source, tokenizer);
+    }
   });
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  const std::vector<std::string> places = world.exchange(elsewhere);
+  const auto writer = std::find(hosts.begin(), hosts.end(), host_name()) - hosts.begin();
+  if (const std::string& place = places[static_cast<size_t>(writer)]; !place.empty()) cache = place;
   std::unique_ptr<data::TokenCache> opened;
   agree(world, [&] {
     opened = std::make_unique<data::TokenCache>(cache, tokenizer, source.text.progress);
   });
+  if (note && !why.empty()) {
+    *note = why + ": the tokens are made for this time alone, in a temporary file";
+  }
   check_same_tokens(world, *opened, source);
   return opened;
 }
@@ -414,7 +466,7 @@ void TrainData::open(comm::Communicator& world, Part& part,
                  .document_separator = c.separates_documents(),
                  .subset = subset,
                  .form = data::form_of(c.objective, c.packing())};
-  part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_);
+  part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_, &part.cache_note);
 }
 
 std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCache& cache) const {

@@ -162,12 +162,15 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
   const fs::path stranger = run.folder / "stranger";
   fs::create_directory(stranger);
   CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).checkpoint.empty());
+  fs::create_directory(stranger / "lost+found");     // of a fresh volume
   write_file_atomically(stranger / "run.lock", "");  // killed before it had written more
   write_file_atomically(stranger / "run_args.json.77-0.tmp", "");
   CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).run_directory == stranger);
   write_file_atomically(stranger / "letter.txt", "");
   CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + stranger.string()}),
                        "stranger: no run directory"));
+  CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + (stranger / "letter.txt").string()}),
+                       "letter.txt: expected a folder, got a file"));
 }
 
 std::vector<config::Override> given_to(const FakeRun& run) {

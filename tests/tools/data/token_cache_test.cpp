@@ -251,6 +251,18 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(test::contains(test::error_of([&] { make(); }), "a.jsonl:2: field"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "a text may have a name as long as names can be") {
+  source.files = {folder.write(std::string(251, 'x') + ".txt", "ab")};
+  const auto path = token_cache_path(folder.path(), source, tokenizer);
+  CHECK(make_token_cache(path, source, tokenizer).built);
+  CHECK(is_there(path));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a folder that cannot be written is an error of its own") {
+  folder.write("file", "");
+  CHECK_THROWS_AS(make_token_cache(folder / "file/x.tokens", source, tokenizer), CacheFolderError);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a subset has its own rows and its own cache") {
   source.files = {
       folder.write("r.jsonl", "{\"text\":\"0\"}\n{\"text\":\"1\"}\n{\"text\":\"2\"}\n")};
