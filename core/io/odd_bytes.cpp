@@ -55,7 +55,7 @@ std::string with_stand_ins(std::string_view text) {
     const size_t bytes = character(text);
     if (bytes == 0) {  // 0x80 to 0xFF
       out += kMark;
-      out += static_cast<char>(0xC0 | (byte_of(text[0]) >> 6));
+      out += static_cast<char>(0xC4 | (byte_of(text[0]) >> 6));
       out += static_cast<char>(0x80 | (byte_of(text[0]) & 0x3F));
     } else {
       out += text.substr(0, bytes);
@@ -75,7 +75,7 @@ std::string replaced(std::string_view text, const Make& make) {
     const size_t found = text.find(kMark);
     if (found == text.npos || text.size() < found + kMark.size() + 2) return out.append(text);
     const uint8_t lead = byte_of(text[found + kMark.size()]);
-    if (lead != 0xC2 && lead != 0xC3) {  // a mark of the text's own
+    if (lead != 0xC6 && lead != 0xC7) {  // a mark of the text's own
       out += text.substr(0, found + kMark.size());
       text.remove_prefix(found + kMark.size());
       continue;
@@ -108,7 +108,7 @@ std::string escapes_as_stand_ins(std::string_view json) {
     // The first half of a pair takes the second one with it.
     const size_t taken = code < 0 ? 2 : code >= 0xD800 && code < 0xDC00 ? 12 : 6;
     if (code >= 0xDC80 && code <= 0xDCFF) {
-      out += fmt::format("\\ufdd0\\u{:04x}", code & 0xFF);
+      out += fmt::format("\\ufdd0\\u01{:02x}", code & 0xFF);
     } else {
       out += json.substr(0, taken);
     }

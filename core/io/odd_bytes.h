@@ -1,7 +1,7 @@
 // Texts that are no UTF-8, such as the name of a folder of an older system, in JSON and YAML, which
 // are UTF-8. A byte that is no UTF-8 is written as \udcXX, half of a pair of surrogates, as Python
 // writes names of files. So a file that holds such a name is valid, and the name is read back as it
-// was. Between text and values such a byte has a stand-in: the noncharacter U+FDD0, then U+00XX.
+// was. Between text and values such a byte has a stand-in: the noncharacter U+FDD0, then U+01XX.
 // Not here: text that is read by a model (tools/data/tokenizer/utf8.h).
 #pragma once
 

@@ -362,7 +362,8 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
     identity += std::filesystem::absolute(file).lexically_normal().string() + "\n";
   }
   constexpr size_t kShown = 128;  // bytes: a name has 255 at most, with what is temporary
-  return folder / fmt::format("{}-{:016x}.tokens", source.files[0].stem().string().substr(0, kShown),
+  return folder / fmt::format("{}-{:016x}.tokens",
+                              source.files[0].stem().string().substr(0, kShown),
                               hash_name(identity));
 }
 

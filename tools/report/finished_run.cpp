@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/odd_bytes.h"
 
 namespace fsdp::tools {
 namespace {
@@ -14,7 +15,7 @@ void flatten(const YAML::Node& node, const std::string& path,
   if (!node.IsMap()) {
     YAML::Emitter text;
     text << YAML::Flow << node;
-    out[path] = text.c_str();
+    out[path] = stand_ins_as_escapes(text.c_str());
     return;
   }
   for (const auto& entry : node) {
@@ -28,7 +29,7 @@ void flatten(const YAML::Node& node, const std::string& path,
 std::map<std::string, std::string> read_settings(const std::filesystem::path& file) {
   std::map<std::string, std::string> settings;
   try {
-    flatten(YAML::Load(read_file(file)), "", settings);
+    flatten(YAML::Load(escapes_as_stand_ins(read_file(file))), "", settings);
   } catch (const YAML::Exception& error) {
     fail("{}: {}", file.string(), error.what());
   }

@@ -188,6 +188,7 @@ TEST_CASE("a folder's part that a killed process left is removed by the next, an
   // A folder of another name, one of no command, and one of another machine.
   std::filesystem::create_directories(folder / "model2.1-0.tmp");
   std::filesystem::create_directories(folder / "model.1-7.tmp");
+  std::filesystem::create_directories(folder / "model.1-8.tmp");
   folder.write("model.1-8.tmp/.part", "another machine");
   AtomicFolder next(wanted);
   CHECK(names_in(folder.path()).size() == 5);

@@ -3,8 +3,8 @@
 # source: https://www.gnu.org/software/bash/manual/html_node/Process-Substitution.html
 # before: /dev/fd/63: expected a file, got a FIFO (named pipe)
 # expect: run directory
-# expect: resumed after step 1
-# expect: /dev/stdin:2: train.stps
+# expect: resumed from run/checkpoints/step-1
+# expect: /dev/stdin:2: unknown key "train.stps"
 # expect: [97,98
 # expect: one process can read this, the launcher started 2: put it into a file first
 # never: FIFO

@@ -3,7 +3,7 @@
 # source: https://github.com/GoogleCloudPlatform/gsutil/issues/1625
 # before: no checkpoint: incomplete UTF-8 string; last byte: 0xE9
 # expect: run directory
-# expect: resumed after step 2
+# expect: resumed from c
 # expect: run directory
 # expect: goes on: 4
 # expect: loss

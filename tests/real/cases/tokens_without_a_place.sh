@@ -3,14 +3,15 @@
 # source: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
 # before: data.cache_dir: .cache/tokens: cannot be made, of eval, which has no option of this name
 # expect: note: data.cache_dir: .cache/tokens: cannot be made: Not a directory: the tokens are made for this time alone, in a temporary file
-# expect: loss
+# expect: nats per token
 # expect: --cache-dir: .cache/mine: cannot be made
 # expect: nothing is left
 # status: 0
-model m
+for i in 1 2 3 4 5 6 7 8 9; do echo "a line of a text, number $i"; done >text.txt
+tiny --data text.txt --steps 1 --set data.tokenizer=bytes data.sequence_length=8 checkpoint.every=0 >/dev/null 2>&1
+rm -rf .cache
 touch .cache  # for root, too, no folder can be made there
-echo "a text of some words" >text.txt
 mkdir tmp
-TMPDIR=$PWD/tmp "$FSDP" eval m --tokenizer bytes --data text.txt --sequence-length 8
-"$FSDP" eval m --tokenizer bytes --data text.txt --sequence-length 8 --cache-dir .cache/mine
+TMPDIR=$PWD/tmp "$FSDP" eval run --data text.txt --sequence-length 8
+"$FSDP" eval run --data text.txt --sequence-length 8 --cache-dir .cache/mine
 [ -z "$(ls tmp)" ] && echo "nothing is left"
