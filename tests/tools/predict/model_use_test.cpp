@@ -45,8 +45,10 @@ size_t held(const PlacedOptions& options, int ranks, const std::function<void(Se
 void check_alike(size_t predicted, size_t measured) {
   CAPTURE(predicted);
   CAPTURE(measured);
-  CHECK(measured <= predicted);
-  CHECK(static_cast<double>(predicted) <= 1.02 * static_cast<double>(measured));
+  // Prompts of other lengths than the longest find other gaps between the CPU's blocks.
+  constexpr size_t kGaps = 4096;
+  CHECK(measured <= predicted + kGaps);
+  CHECK(static_cast<double>(predicted) <= 1.06 * static_cast<double>(measured));
 }
 
 TEST_CASE("model use: an evaluation holds what was predicted, on one rank and on several") {
