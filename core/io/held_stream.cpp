@@ -36,11 +36,6 @@ void check_call(bool done, const std::string& path, const char* what) {
                     code);
 }
 
-// A device by its name may have no end.
-bool is_stream(mode_t mode, bool named) {
-  return S_ISFIFO(mode) || (named && (S_ISCHR(mode) || S_ISSOCK(mode)));
-}
-
 void copy_all(int from, int to, const std::string& path) {
   char block[1 << 16];
   for (;;) {
@@ -62,13 +57,10 @@ bool is_name_of_stream(const std::string& path) { return named_descriptor(path) 
 
 std::string held_stream(const std::string& given) {
   const std::string path = given == "-" ? "/dev/stdin" : given;
-  const int named = named_descriptor(path);
+  const int stream = named_descriptor(path);
   struct stat status {};
-  const int found = named >= 0 ? ::fstat(named, &status) : ::stat(path.c_str(), &status);
-  if (found != 0 || !is_stream(status.st_mode, named >= 0))
-    return path;  // who reads it says what is wrong
-  const int stream = named >= 0 ? named : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check_call(stream >= 0, path, "cannot open");
+  // Who reads what is no stream, or is not there, says what is wrong.
+  if (stream < 0 || ::fstat(stream, &status) != 0 || S_ISREG(status.st_mode)) return path;
   // Stays open until the end of the process, and in the processes that it starts.
   const int content = ::memfd_create("stream", 0);
   check_call(content >= 0, path, "cannot be kept in memory");
@@ -76,7 +68,7 @@ std::string held_stream(const std::string& given) {
   ::lseek(content, 0, SEEK_SET);
   check_call(::dup2(content, stream) == stream, path, "cannot be kept in memory");
   ::close(content);
-  return named >= 0 ? path : fmt::format("/proc/self/fd/{}", stream);
+  return path;
 }
 
 }  // namespace fsdp

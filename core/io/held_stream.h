@@ -9,10 +9,10 @@ namespace fsdp {
 
 // Whether this names what the process was given instead of a file: /dev/stdin, /dev/fd/63.
 bool is_name_of_stream(const std::string& path);
-// Reads a stream to its end. The path that it can be read by from now on, as often as wanted: a
-// stream of the process keeps its path, and the processes that it starts find the content there,
-// too. Of "-" it is /dev/stdin. The path of anything else stays. SystemError where it cannot be
-// read.
+// Reads such a stream to its end. From now on this process, and the processes that it starts, find
+// the content at the same path, as often as wanted. Returns the path, of "-" /dev/stdin. Anything
+// else is left alone, a named pipe too, which may have nobody who writes. SystemError where the
+// stream cannot be read.
 std::string held_stream(const std::string& path);
 
 }  // namespace fsdp

@@ -103,12 +103,10 @@ Option Option::readable() const {
   const auto hold = [](std::string& text) -> std::string {
     try {
       text = config::with_home(text);
-      const std::string held = held_stream(text);
-      const bool stream = held != text || is_name_of_stream(text);
-      text = held;
+      text = held_stream(text);
       const int ranks =
           launcher_environment([](const char* name) { return std::getenv(name); }).size;
-      if (!stream || ranks <= 1) return "";
+      if (!is_name_of_stream(text) || ranks <= 1) return "";
       return fmt::format(
           "{}: one process can read this, the launcher started {}: put it into a file first", text,
           ranks);
