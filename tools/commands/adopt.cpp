@@ -159,6 +159,9 @@ void add_adopt_command(const Command& app, ChosenCommand& chosen) {
                    "transformers' TrainingArguments or TRL's SFTConfig, as JSON or YAML",
                    adopt::adopt_hugging_face);
   add_file_command(group, chosen, "deepspeed", "DeepSpeed's JSON", adopt::adopt_deepspeed);
+  add_file_command(group, chosen, "axolotl", "axolotl's YAML", adopt::adopt_axolotl);
+  add_file_command(group, chosen, "llamafactory", "LLaMA-Factory's YAML",
+                   adopt::adopt_llama_factory);
   add_line_command(group, chosen, "fairseq", "a command line of fairseq-train",
                    "fairseq-train data-bin --lr 0.0001", adopt::adopt_fairseq);
   add_line_command(group, chosen, "chess", "the flags of the chess guide's script",

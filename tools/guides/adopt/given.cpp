@@ -69,6 +69,19 @@ const std::string& Given::one() const {
   return values.front();
 }
 
+bool Given::is_item() const { return name.find("[]") != std::string::npos; }
+
+std::string Given::plain_key() const {
+  std::string out;
+  bool inside = false;
+  for (const char c : key) {
+    if (c == ']') inside = false;
+    if (!inside) out += c;
+    inside = inside || c == '[';
+  }
+  return out;
+}
+
 bool Given::says_truth() const {
   return values.size() == 1 && !is_list &&
          (is_yes(values[0]) || is_among(values[0], {"false", "no", "off", "f", "n", "0"}));

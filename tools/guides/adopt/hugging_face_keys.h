@@ -11,8 +11,20 @@ namespace fsdp::adopt {
 // Whether `fsdp`, and a template's dist.mode beside it, turn FSDP on: else transformers reads
 // nothing of fsdp_config.
 bool uses_fsdp(const Adoption& adoption);
-// A number of steps. A share of all steps, which is a number below 1 there, is refused.
-Take take_steps_to(const std::string& key);
+// 2 where transformers 5 wrote `fsdp`, unless fsdp_config says 1.
+int version_of_fsdp(const Adoption& adoption);
+// The keys of TrainingArguments, and of them those of lr_scheduler_kwargs and fsdp_config.
+std::vector<Rule> trainer_rules();
+std::vector<Rule> schedule_rules();
+std::vector<Rule> sharding_rules();
+void take_optimizer(const Given& given, Adoption& adoption);
+// Keys that are read together. max_steps counts more than num_train_epochs: returns it, or 0.
+int64_t take_length(Adoption& adoption);
+void take_schedule(Adoption& adoption);
+// Steps, or a share of all of them, where these are known.
+void take_steps(const std::string& key, const Given& given, Adoption& adoption);
+void take_fsdp(Adoption& adoption, const Given& given, int version);
+void warn_of_deepspeed(Adoption& adoption);  // whose file is one of its own
 // What TRL's SFTConfig adds to TrainingArguments: sft_config.cpp.
 std::vector<Rule> sft_rules();
 void note_on_completions(Adoption& adoption);

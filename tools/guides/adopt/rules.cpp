@@ -34,6 +34,14 @@ bool is_ignored(const Program& program, const Given& given) {
                       [&](const Rule& rule) { return resembles(lower(top), top_of(rule.name)); });
 }
 
+bool is_whole_file(const Program& program, const Adoption& adoption) {
+  const auto known = std::count_if(
+      adoption.given().begin(), adoption.given().end(),
+      [&](const Given& each) { return rule_of(program, each.name) != nullptr; });
+  return program.keys_of_whole_file > 0 &&
+         static_cast<size_t>(known) >= program.keys_of_whole_file;
+}
+
 }  // namespace
 
 void check_known(const Program& program, const Given& given, const Adoption& adoption) {
@@ -45,8 +53,12 @@ void check_known(const Program& program, const Given& given, const Adoption& ado
   std::vector<std::string> known;
   for (const Rule& rule : program.rules) known.push_back(rule.name);
   const std::string nearest = nearest_key(given.name, known);
-  fail("{}: unknown key \"{}\" of {}{}", given.place, given.key, program.title,
-       resembles(given.name, nearest) ? "; the nearest is \"" + nearest + "\"" : "");
+  fail("{}: unknown key \"{}\" of {}{}{}", given.place, given.key, program.title,
+       resembles(given.name, nearest) ? "; the nearest is \"" + nearest + "\"" : "",
+       is_whole_file(program, adoption)
+           ? "; a key of a newer version: without this line the file is taken over, and the key is "
+             "not"
+           : "");
 }
 
 bool knows_key(const Program& program, const std::string& key) {
@@ -65,6 +77,14 @@ const Rule* rule_of(const Program& program, const std::string& name) {
   return below;
 }
 
+std::vector<Rule> rules_of(const std::vector<Group>& groups) {
+  std::vector<Rule> rules;
+  for (const Group& group : groups) {
+    for (const char* name : group.names) rules.push_back({name, group.take});
+  }
+  return rules;
+}
+
 Program program_of(std::string name, std::string title,
                    const std::vector<std::vector<Rule>>& tables) {
   Program program = {.name = std::move(name), .title = std::move(title)};
@@ -77,9 +97,15 @@ Program program_of(std::string name, std::string title,
 Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
+  const bool whole_file = is_whole_file(program, adoption);
   for (const Given& given : adoption.given()) {
-    check_known(program, given, adoption);
     const Rule* rule = rule_of(program, given.name);
+    if (!rule && whole_file && is_off(given)) {
+      adoption.off(given);
+      adoption.warn(given.origin() + " is a key of a newer version: not taken over");
+      continue;
+    }
+    check_known(program, given, adoption);
     const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
       return given.name.starts_with(each.beginning);
     });
@@ -88,7 +114,7 @@ void take_all(const Program& program, Adoption& adoption, const std::vector<Igno
     else if (!rule)
       adoption.off(given);  // an empty section
     else if (without != ignored.end())
-      adoption.leave(given, without->reason);
+      leave(without->reason)(given, adoption);
     else
       rule->take(given, adoption);
   }

@@ -26,8 +26,17 @@ struct Program {
   // A key of a file as the rules name it: without prefixes that say nothing. Null: as it is.
   std::string (*name_of)(const std::string& key) = nullptr;
   bool ignores_unknown = false;  // at the top of its file
+  // A file with so many known keys was written by the program, with all that it has. A key that is
+  // unknown here is of a newer version then: off, it is a warning. 0: people write the files.
+  size_t keys_of_whole_file = 0;
 };
 
+// Keys that mean one thing, or have no counterpart for one reason.
+struct Group {
+  Take take;
+  std::vector<const char*> names;
+};
+std::vector<Rule> rules_of(const std::vector<Group>& groups);
 Rule flag(const char* name, Take take);  // an option without a value
 Program program_of(std::string name, std::string title,
                    const std::vector<std::vector<Rule>>& tables);
