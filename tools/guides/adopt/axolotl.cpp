@@ -19,7 +19,7 @@ namespace {
 
 const std::string kDefault = "axolotl's default";
 constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
-constexpr char kChats[] = "rows of chats are not trained here: expected rows of the types alpaca or completion";
+constexpr char kChats[] = "rows of chats are not trained here: expected the type alpaca or completion";
 constexpr char kBits[] = "weights have 16 or 32 bits here: expected false";
 constexpr char kFused[] = "there is no choice of kernels: they are fused by hand";
 
@@ -161,6 +161,12 @@ std::vector<Rule> data_rules() {
 }
 
 // ---- the model, and LoRA ----
+void take_adapter(const Given& given, Adoption& adoption) {
+  if (given.one() == "qlora") given.refuse("weights have 16 or 32 bits here: expected lora");
+  if (!is_off(given) && given.one() != "lora") given.fail("lora, or none");
+  adoption.leave(given, is_off(given) ? "all parameters are trained" : "lora.r says it");
+}
+
 void take_targets(const Given& given, Adoption& adoption) {
   const bool pattern = !given.is_list && given.one().find_first_of("[](){}|\\*+?^$") !=
                                              std::string::npos;
@@ -189,14 +195,17 @@ std::vector<Rule> model_rules() {
         "freeze_mm_modules"}},
       {refuse("expected false: model.preset or the sizes of model train from scratch"),
        {"reinit_weights"}},
+      {refuse("there are no models of experts here"),
+       {"dsv4_*", "use_dsv4_kernels", "use_glm_dsa_kernels", "moe_*", "expert_backend",
+        "expert_parallel_*", "llama4_linearized_experts", "gemma4_*"}},
       {refuse(kBits),
        {"load_in_8bit", "load_in_4bit", "gptq", "bnb_config_kwargs.*", "model_quantization_config",
         "model_quantization_config_kwargs.*", "use_onebitllms", "quantize_moe_experts", "qat.*",
         "quantization.*", "fp8", "fp8_enable_fsdp_float8_all_gather",
-        "qlora_sharded_model_loading"}},
+        "qlora_sharded_model_loading", "nvfp4_*", "nonexpert_quantization"}},
       {leave("no effect without gptq"),
        {"gptq_groupsize", "gptq_model_v1", "gptq_disable_exllama"}},
-      {together, {"adapter"}},
+      {take_adapter, {"adapter"}},
       {to("lora.path"), {"lora_model_dir"}},
       {count_to("lora.r"), {"lora_r"}},
       {to("lora.alpha"), {"lora_alpha"}},
@@ -398,10 +407,7 @@ std::string name_of(const std::string& key) {
 
 bool has_lora(const Adoption& adoption) {
   const Given* adapter = adoption.find("adapter");
-  if (!is_on(adapter)) return false;
-  if (adapter->one() == "qlora") adapter->refuse(kBits);
-  if (adapter->one() != "lora") adapter->fail("lora, or none");
-  return true;
+  return is_on(adapter);
 }
 
 void take_schedule_with_floor(Adoption& adoption) {
@@ -563,7 +569,9 @@ void take_together(Adoption& adoption, const std::filesystem::path& beside) {
     inputs->truth();
     adoption.leave(*inputs, "data.objective says it: lm, or sft");
   }
-  if (!adoption.find("max_steps")) adoption.set_default("train.epochs", "1", kDefault);
+  if (!adoption.find("max_steps") && !adoption.find("num_train_epochs")) {
+    adoption.set_default("train.epochs", "1", kDefault);
+  }
   const int64_t steps = take_length(adoption);
   take_schedule_with_floor(adoption);
   take_warmup(adoption, steps);
@@ -607,9 +615,6 @@ std::string adopt_axolotl(const std::filesystem::path& file, const AdoptOptions&
                {"peft_", "no effect without adapter: lora"}};
   }
   take_all(axolotl_program(), adoption, ignored);
-  if (const Given* adapter = adoption.find("adapter")) {
-    adoption.leave(*adapter, is_off(*adapter) ? "all parameters are trained" : "lora.r says it");
-  }
   take_together(adoption, file.parent_path());
   return adoption.yaml();
 }

@@ -322,7 +322,17 @@ std::vector<Rule> sharding_rules() {
        {key("min_num_params"), together},
        {key("auto_wrap_policy"), together},
        {key("reshard_after_forward"), together},
-       {key("cpu_offload"), on_to("fsdp.offload", "all")},
+       {key("cpu_offload"),
+        [](const Given& given, Adoption& adoption) {
+          const Given* fsdp = adoption.find("fsdp");
+          const bool read = fsdp && is_of_five(adoption, *fsdp);
+          if (is_off(given))
+            adoption.off(given);
+          else if (!read && adoption.options().literal)
+            adoption.leave(given, "transformers 4 does not read it");
+          else
+            adoption.set("fsdp.offload", "all", given, read ? "" : "transformers 4 does not read it");
+        }},
        {key("offload_params"),
         same("transformers reads cpu_offload, or \"offload\" in fsdp")},
        {key("offload_to_cpu"),

@@ -169,7 +169,7 @@ void take_strategy(Adoption& adoption, const Given& given, const std::string& wo
 // From 5 on fsdp_config has a policy, which is by blocks where nothing says it.
 void take_wrap(Adoption& adoption, const Given& given, bool wrapped) {
   const Given* policy = adoption.find("fsdp_config.auto_wrap_policy");
-  if (given.says_truth())
+  if (is_of_five(adoption, given))
     return set_wrap(adoption, policy ? wrapping_of(*policy) : Wrapping::kBlocks, policy);
   if (policy) adoption.leave(*policy, "transformers reads \"auto_wrap\" in fsdp, and min_num_params");
   const Given* size = adoption.find("fsdp_config.min_num_params");
@@ -313,10 +313,16 @@ bool uses_fsdp(const Adoption& adoption) {
   return fsdp && !is_off(*fsdp) && (!mode || mode->one() == "fsdp");
 }
 
-// transformers 5 asks for FSDP by true alone.
+bool is_of_five(const Adoption& adoption, const Given& fsdp) {
+  const bool config = std::ranges::any_of(adoption.given(), [](const Given& each) {
+    return each.name.starts_with("fsdp_config.");
+  });
+  return fsdp.says_truth() && (config || !adoption.options().literal);
+}
+
 int version_of_fsdp(const Adoption& adoption) {
   const Given* fsdp = adoption.find("fsdp");
-  return fsdp_version(adoption, fsdp && fsdp->says_truth() ? 2 : 1);
+  return fsdp_version(adoption, fsdp && is_of_five(adoption, *fsdp) ? 2 : 1);
 }
 
 void take_arguments_together(Adoption& adoption) {

@@ -11,7 +11,10 @@ namespace fsdp::adopt {
 // Whether `fsdp`, and a template's dist.mode beside it, turn FSDP on: else transformers reads
 // nothing of fsdp_config.
 bool uses_fsdp(const Adoption& adoption);
-// 2 where transformers 5 wrote `fsdp`, unless fsdp_config says 1.
+// Whether `fsdp` has the form of transformers 5, which is true alone: it has its policy and its
+// version in fsdp_config, with other defaults. Until 4 true alone was full_shard without units.
+bool is_of_five(const Adoption& adoption, const Given& fsdp);
+// 2 where it has this form, unless fsdp_config says 1.
 int version_of_fsdp(const Adoption& adoption);
 // The keys of TrainingArguments, and of them those of lr_scheduler_kwargs and fsdp_config.
 std::vector<Rule> trainer_rules();

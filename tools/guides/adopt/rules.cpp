@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/text/similar_names.h"
@@ -40,6 +41,27 @@ bool is_whole_file(const Program& program, const Adoption& adoption) {
       [&](const Given& each) { return rule_of(program, each.name) != nullptr; });
   return program.keys_of_whole_file > 0 &&
          static_cast<size_t>(known) >= program.keys_of_whole_file;
+}
+
+void take_one(const Program& program, const Given& given, Adoption& adoption,
+              const std::vector<Ignored>& ignored) {
+  const Rule* rule = rule_of(program, given.name);
+  if (!rule && is_off(given) && is_whole_file(program, adoption)) {
+    adoption.off(given);
+    return adoption.warn(given.origin() + " is a key of a newer version: not taken over");
+  }
+  check_known(program, given, adoption);
+  const auto without = std::find_if(
+      ignored.begin(), ignored.end(),
+      [&](const Ignored& each) { return given.name.starts_with(each.beginning); });
+  if (!rule && is_ignored(program, given))
+    adoption.leave(given, program.title + " does not read it");
+  else if (!rule)
+    adoption.off(given);  // an empty section
+  else if (without != ignored.end())
+    leave(without->reason)(given, adoption);
+  else
+    rule->take(given, adoption);
 }
 
 }  // namespace
@@ -97,27 +119,15 @@ Program program_of(std::string name, std::string title,
 Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
-  const bool whole_file = is_whole_file(program, adoption);
+  std::vector<std::string> refused;
   for (const Given& given : adoption.given()) {
-    const Rule* rule = rule_of(program, given.name);
-    if (!rule && whole_file && is_off(given)) {
-      adoption.off(given);
-      adoption.warn(given.origin() + " is a key of a newer version: not taken over");
-      continue;
+    try {
+      take_one(program, given, adoption, ignored);
+    } catch (const Error& error) {
+      refused.emplace_back(error.what());
     }
-    check_known(program, given, adoption);
-    const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
-      return given.name.starts_with(each.beginning);
-    });
-    if (!rule && is_ignored(program, given))
-      adoption.leave(given, program.title + " does not read it");
-    else if (!rule)
-      adoption.off(given);  // an empty section
-    else if (without != ignored.end())
-      leave(without->reason)(given, adoption);
-    else
-      rule->take(given, adoption);
   }
+  FSDP_CHECK(refused.empty(), "{}", fmt::join(refused, "\n"));
 }
 
 Take to(const std::string& our_key) {

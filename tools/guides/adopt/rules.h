@@ -46,8 +46,8 @@ struct Ignored {
   std::string beginning;  // of their names: "fsdp_config."
   std::string reason;
 };
-// Takes every value that is given. What is ignored is left. Error for a key that the program does
-// not have.
+// Takes every value that is given. What is ignored is left. Error for keys that the program does
+// not have, and for all that are refused, a line each.
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored = {});
 // That error. `adoption` holds all keys: they may be another program's.
 void check_known(const Program& program, const Given& given, const Adoption& adoption);
