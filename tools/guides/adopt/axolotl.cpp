@@ -298,8 +298,10 @@ std::vector<Rule> training_rules() {
       {take_one_rank,
        {"context_parallel_size", "sequence_parallel_degree", "tensor_parallel_size",
         "expert_parallel_size"}},
-      {refuse("fsdp.strategy: hybrid_shard with fsdp.shard_size makes copies of groups of ranks: "
-              "expected 1"),
+      {[](const Given& given, Adoption& adoption) {
+         if (given.whole() > 1) given.refuse("fsdp.strategy: hybrid_shard makes copies: expected 1");
+         adoption.off(given);
+       },
        {"dp_replicate_size"}},
       {[](const Given& given, Adoption& adoption) {
          if (given.whole() > 1)

@@ -231,7 +231,8 @@ void take_sets(Adoption& adoption, const Given& given, const std::string& our_ke
     const bool ranked = one.contains("ranking") && one["ranking"] == true;
     if (!plain || ranked) given.refuse(name + " has rows of chats, which are not trained here");
     if (!one.contains("file_name")) return adoption.leave(given, kPrepared);
-    files.push_back((info.parent_path() / one["file_name"].text()).string());
+    files.push_back(
+        (info.parent_path() / one["file_name"].text()).lexically_normal().string());
     const bool columns = one.contains("columns") && one["columns"].contains("prompt");
     if (is_pretraining(adoption)) {
       adoption.set("data.field", columns ? one["columns"]["prompt"].text() : "instruction", given,

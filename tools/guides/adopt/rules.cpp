@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -120,11 +121,15 @@ Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
   std::vector<std::string> refused;
+  std::set<const Rule*> sections;  // of which one key is enough
   for (const Given& given : adoption.given()) {
+    const Rule* const rule = rule_of(program, given.name);
+    if (sections.contains(rule)) continue;
     try {
       take_one(program, given, adoption, ignored);
     } catch (const Error& error) {
       refused.emplace_back(error.what());
+      if (rule && rule->name.ends_with("*")) sections.insert(rule);
     }
   }
   FSDP_CHECK(refused.empty(), "{}", fmt::join(refused, "\n"));
