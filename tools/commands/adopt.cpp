@@ -1,6 +1,7 @@
 // fsdp adopt: another program's configuration as ours.
 // Read next: tools/guides/adopt/programs.h.
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,15 @@ adopt::AdoptOptions with_typed(const AdoptCommandOptions& options) {
   return how;
 }
 
+// A file may be elsewhere; a typing error looks the same.
+void warn_of_missing(const std::string& name, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const bool meant = file.ends_with('%') || file.find_first_of("*?[") != std::string::npos ||
+                       std::filesystem::exists(file);
+    if (!meant) fmt::print(stderr, "fsdp: warning: --{} {}: there is no such file\n", name, file);
+  }
+}
+
 void add_literal(const Command& command, AdoptCommandOptions& options, const std::string& names) {
   command.add_flag(names, options.how.literal,
                    "what ran there, also where the file means something else by mistake");
@@ -84,6 +94,8 @@ void print_when_chosen(const Command& command, ChosenCommand& chosen,
     chosen = [=] {
       check_one_process("adopt");
       const std::string yaml = adopt(options->files, with_typed(*options));
+      warn_of_missing("data", options->data);
+      warn_of_missing("validation", options->validation);
       for (const std::string& each : adopt::warnings_of(yaml)) {
         fmt::print(stderr, "fsdp: warning: {}\n", each);
       }

@@ -55,7 +55,8 @@ void take_sizes(const config::TrainConfig& config, models::ModelConfig& model) {
 models::ModelConfig from_sizes(const config::TrainConfig& config) {
   const config::ModelSection& c = config.model;
   FSDP_CHECK(!c.preset.empty() || !c.model_type.empty(),
-             "model: expected one of path, preset, or model_type with sizes");
+             "model: expected one of path, preset, or model_type with sizes: --model FOLDER, or "
+             "--model PRESET, such as gpt2-124m");
   models::ModelConfig model =
       c.preset.empty() ? models::family_defaults(c.model_type) : models::preset(c.preset);
   FSDP_CHECK(c.model_type.empty() || c.model_type == model.family,

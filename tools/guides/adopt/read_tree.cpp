@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/json.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -83,6 +84,13 @@ std::vector<Given> read_tree(const std::filesystem::path& file) {
              "open(\"args.json\", \"w\").write(training_args.to_json_string()); then: "
              "fsdp adopt hf args.json",
              file.string());
+  const std::string text = read_file(file);
+  // YAML takes more than JSON: a comma behind the last value, or a word without quotation marks.
+  if (lower(file.extension().string()) == ".json") parse_json(text, file.string());
+  return parse_tree(text, file.string());
+}
+
+std::vector<Given> read_lenient_tree(const std::filesystem::path& file) {
   return parse_tree(read_file(file), file.string());
 }
 

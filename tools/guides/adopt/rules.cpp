@@ -122,9 +122,11 @@ Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
   std::vector<std::string> refused;
   std::set<const Rule*> sections;  // of which one key is enough
+  const bool other_file = !whose_file(program, adoption.given()).empty();
   for (const Given& given : adoption.given()) {
     const Rule* const rule = rule_of(program, given.name);
     if (sections.contains(rule)) continue;
+    if (other_file) check_known(program, given, adoption);
     try {
       take_one(program, given, adoption, ignored);
     } catch (const Error& error) {
