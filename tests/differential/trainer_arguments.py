@@ -2,7 +2,7 @@
 library writes them, `fsdp adopt hf` takes them over, and the library's own values are compared with ours. Of some seeds
 a tiny model is trained, and the learning rate of every step is compared.
 
-    python3 tests/differential/trainer_arguments.py tests/fixtures/adopt     # writes written_<library>_<version>.json
+    python3 tests/differential/trainer_arguments.py tests/fixtures/adopt     # writes written_<version>.json
 """
 
 import json
@@ -417,11 +417,14 @@ SFT_FIXTURES = [{}, {"packing": True, "max_length": 512, "completion_only_loss":
                 {"activation_offloading": True, "fsdp": "full_shard auto_wrap"}]  # fmt: skip
 
 
-def written(cls, cases):
-    """What the library writes of its defaults and its values, and of each case what is different then; null: nothing."""
-    default, out = Made(cls, {}), []
-    base, usual = json.loads(default.text), default.values()
-    different = lambda one, other: {key: one.get(key) for key in one | other if one.get(key) != other.get(key)}  # noqa: E731
+def different(one, other):
+    nothing, named = object(), {"logging_dir"}  # it names the machine
+    return {key: one.get(key) for key in one | other if key not in named and one.get(key, nothing) != other.get(key, nothing)}
+
+
+def written(cls, cases, base, usual):
+    """What the library writes and its values, of each case what is different from the first; null: nothing."""
+    out = []
     for case in cases:
         if any(key not in cls.__dataclass_fields__ for key in case):
             continue
@@ -429,22 +432,20 @@ def written(cls, cases):
             made = Made(cls, case)
         except (ValueError, TypeError):  # not of this version
             continue
-        changes = different(json.loads(made.text), base)
-        changes.pop("logging_dir", None)  # names the machine
-        out.append({"changes": changes, "expected": different(made.values(), usual)})
-    base.pop("logging_dir", None)
-    return {"base": base, "expected": usual, "cases": out}
+        out.append({"changes": different(json.loads(made.text), base), "expected": different(made.values(), usual)})
+    return out
 
 
 def write_fixtures(folder):
-    libraries = [("transformers", transformers.__version__, TrainingArguments, FIXTURES)]
-    if SFTConfig:
-        libraries.append(("trl", trl.__version__, SFTConfig, SFT_FIXTURES))
-    for name, version, cls, cases in libraries:
-        file, all_of_it = folder / f"written_{name}_{'.'.join(version.split('.')[:2])}.json", written(cls, cases)
-        lines = ",\n".join("  " + json.dumps(case, separators=(",", ":")) for case in all_of_it["cases"])
-        base, usual = (json.dumps(all_of_it[key], separators=(",", ":")) for key in ("base", "expected"))
-        file.write_text(f'{{\n "base": {base},\n "expected": {usual},\n "cases": [\n{lines}\n ]\n}}\n')
+    """One file for a version of transformers; the cases of TRL's SFTConfig are in it, too."""
+    default = Made(TrainingArguments, {})
+    base, usual = different(json.loads(default.text), {}), default.values()
+    cases = written(TrainingArguments, FIXTURES, base, usual) + (written(SFTConfig, SFT_FIXTURES, base, usual) if SFTConfig else [])
+    compact = lambda value: json.dumps(value, separators=(",", ":"))  # noqa: E731
+    lines = ",\n".join("  " + compact(case) for case in cases)
+    versions = {"transformers": transformers.__version__, "trl": trl.__version__ if trl else None}
+    file = folder / f"written_{'.'.join(transformers.__version__.split('.')[:2])}.json"
+    file.write_text(f'{{\n "of": {compact(versions)},\n "base": {compact(base)},\n "expected": {compact(usual)},\n "cases": [\n{lines}\n ]\n}}\n')
 
 
 if __name__ == "__main__":

@@ -92,9 +92,9 @@ Adoption::Adoption(std::string program, std::string source, std::vector<Given> g
 // says nothing beside the other one, and what says the same is said once.
 void Adoption::settle_twins() {
   for (size_t second = 0; second < given_.size(); ++second) {
-    const auto twin = std::find_if(
-        given_.begin(), given_.begin() + second,
-        [&](const Given& each) { return each.name == given_[second].name && !each.is_item(); });
+    const auto twin = std::find_if(given_.begin(), given_.begin() + second, [&](const Given& each) {
+      return each.name == given_[second].name && !each.is_item();
+    });
     if (twin == given_.begin() + second || twin->key == given_[second].key) continue;
     const bool first_goes = is_off(*twin);
     const Given goes = first_goes ? *twin : given_[second];

@@ -22,8 +22,8 @@ bool is_yes(const std::string& text) {
   return is_among(text, {"true", "yes", "on", "t", "y", "1"});
 }
 
-// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error. What begins or
-// ends a text is none.
+// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error. What begins
+// or ends a text is none.
 bool is_secret(std::string key) {
   key = lower(std::move(key));
   for (const char* mark : {"eos_token", "pad_token", "bos_token", "unk_token"}) {

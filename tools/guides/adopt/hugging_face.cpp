@@ -26,7 +26,8 @@ const std::string kKwargs[] = {"activation_checkpointing_kwargs.",
 // Its kwargs, and TRL's activation_offloading, say whether what recompute keeps waits on the host.
 void take_checkpointing(const Given& given, Adoption& adoption) {
   bool offloads = adoption.is_on("activation_offloading");
-  for (const std::string& kwargs : kKwargs) offloads = offloads || adoption.is_on(kwargs + "offload");
+  for (const std::string& kwargs : kKwargs)
+    offloads = offloads || adoption.is_on(kwargs + "offload");
   on_to("train.recompute.mode", offloads ? "offload" : "full")(given, adoption);
 }
 
@@ -154,6 +155,12 @@ std::vector<Rule> other_rules() {
        {"accelerator_config.gradient_accumulation_kwargs.num_steps"}},
       {leave("rows are dealt to the ranks as data.shuffle_rule and data.last_batch say"),
        {"accelerator_config.*"}},
+  });
+}
+
+// Of how it is computed, without a counterpart.
+std::vector<Rule> computing_rules() {
+  return rules_of({
       {leave("a unit is what is communicated at once: fsdp.wrap, fsdp.min_num_params"),
        {"ddp_bucket_cap_mb"}},
       {leave("a parameter without gradient stands still; fsdp.absent_is_zero"),
@@ -222,7 +229,8 @@ std::vector<Rule> script_rules() {
       {together, {"dist.mode"}},
       {leave("mpirun or srun starts the ranks and connects them"), {"dist.backend"}},
       {leave("metrics.jsonl lies in the run directory"), {"logging.*"}},
-      {leave("of Hydra, which composes files: include does that here"), {"hydra.*", "defaults", "defaults[].*"}},
+      {leave("of Hydra, which composes files: include does that here"),
+       {"hydra.*", "defaults", "defaults[].*"}},
       {leave("of the cluster's launcher"), {"compute.*"}},
   });
 }
@@ -331,10 +339,10 @@ std::vector<Rule> sharding_rules() {
           else if (!read && adoption.options().literal)
             adoption.leave(given, "transformers 4 does not read it");
           else
-            adoption.set("fsdp.offload", "all", given, read ? "" : "transformers 4 does not read it");
+            adoption.set("fsdp.offload", "all", given,
+                         read ? "" : "transformers 4 does not read it");
         }},
-       {key("offload_params"),
-        same("transformers reads cpu_offload, or \"offload\" in fsdp")},
+       {key("offload_params"), same("transformers reads cpu_offload, or \"offload\" in fsdp")},
        {key("offload_to_cpu"),
         leave("transformers does not read it: cpu_offload, or \"offload\" in fsdp says it")},
        {key("mixed_precision.enabled"), leave("transformers reads fp16 and bf16")},
@@ -357,15 +365,16 @@ std::vector<Rule> sharding_rules() {
 }
 
 std::vector<Rule> trainer_rules() {
-  return program_of("", "", {training_rules(), schedule_rules(), sharding_rules(),
-                             reporting_rules(), other_rules()})
+  return program_of("", "",
+                    {training_rules(), schedule_rules(), sharding_rules(), reporting_rules(),
+                     other_rules(), computing_rules()})
       .rules;
 }
 
 const Program& hugging_face_program() {
   static const Program program = [] {
-    Program made = program_of("hf", "TrainingArguments",
-                              {trainer_rules(), script_rules(), sft_rules()});
+    Program made =
+        program_of("hf", "TrainingArguments", {trainer_rules(), script_rules(), sft_rules()});
     made.name_of = name_of;
     made.keys_of_whole_file = 70;
     return made;

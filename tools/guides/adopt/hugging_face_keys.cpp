@@ -171,7 +171,8 @@ void take_wrap(Adoption& adoption, const Given& given, bool wrapped) {
   const Given* policy = adoption.find("fsdp_config.auto_wrap_policy");
   if (is_of_five(adoption, given))
     return set_wrap(adoption, policy ? wrapping_of(*policy) : Wrapping::kBlocks, policy);
-  if (policy) adoption.leave(*policy, "transformers reads \"auto_wrap\" in fsdp, and min_num_params");
+  if (policy)
+    adoption.leave(*policy, "transformers reads \"auto_wrap\" in fsdp, and min_num_params");
   const Given* size = adoption.find("fsdp_config.min_num_params");
   const bool by_size = size && size->whole() > 0;
   if (by_size && adoption.find("fsdp_config.transformer_layer_cls_to_wrap")) {
@@ -314,9 +315,8 @@ bool uses_fsdp(const Adoption& adoption) {
 }
 
 bool is_of_five(const Adoption& adoption, const Given& fsdp) {
-  const bool config = std::ranges::any_of(adoption.given(), [](const Given& each) {
-    return each.name.starts_with("fsdp_config.");
-  });
+  const bool config = std::ranges::any_of(
+      adoption.given(), [](const Given& each) { return each.name.starts_with("fsdp_config."); });
   return fsdp.says_truth() && (config || !adoption.options().literal);
 }
 

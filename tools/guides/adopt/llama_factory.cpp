@@ -231,8 +231,7 @@ void take_sets(Adoption& adoption, const Given& given, const std::string& our_ke
     const bool ranked = one.contains("ranking") && one["ranking"] == true;
     if (!plain || ranked) given.refuse(name + " has rows of chats, which are not trained here");
     if (!one.contains("file_name")) return adoption.leave(given, kPrepared);
-    files.push_back(
-        (info.parent_path() / one["file_name"].text()).lexically_normal().string());
+    files.push_back((info.parent_path() / one["file_name"].text()).lexically_normal().string());
     const bool columns = one.contains("columns") && one["columns"].contains("prompt");
     if (is_pretraining(adoption)) {
       adoption.set("data.field", columns ? one["columns"]["prompt"].text() : "instruction", given,
@@ -263,8 +262,9 @@ void take_objective(Adoption& adoption) {
     adoption.set_default("data.objective", whole ? "lm" : "sft",
                          pretrains ? "stage: pt" : "stage: sft");
   if (!pretrains && !adoption.find("template")) {
-    adoption.note("without template the tokenizer's chat template counts there; here data.template "
-                  "says how a row becomes a text");
+    adoption.note(
+        "without template the tokenizer's chat template counts there; here data.template "
+        "says how a row becomes a text");
   }
 }
 
@@ -291,9 +291,9 @@ void take_recompute(Adoption& adoption) {
 }  // namespace
 
 const Program& llama_factory_program() {
-  static const Program program = program_of(
-      "llamafactory", "LLaMA-Factory",
-      {data_rules(), model_rules(), method_rules(), trainer_rules()});
+  static const Program program =
+      program_of("llamafactory", "LLaMA-Factory",
+                 {data_rules(), model_rules(), method_rules(), trainer_rules()});
   return program;
 }
 

@@ -37,11 +37,10 @@ bool is_ignored(const Program& program, const Given& given) {
 }
 
 bool is_whole_file(const Program& program, const Adoption& adoption) {
-  const auto known = std::count_if(
-      adoption.given().begin(), adoption.given().end(),
-      [&](const Given& each) { return rule_of(program, each.name) != nullptr; });
-  return program.keys_of_whole_file > 0 &&
-         static_cast<size_t>(known) >= program.keys_of_whole_file;
+  const auto known =
+      std::count_if(adoption.given().begin(), adoption.given().end(),
+                    [&](const Given& each) { return rule_of(program, each.name) != nullptr; });
+  return program.keys_of_whole_file > 0 && static_cast<size_t>(known) >= program.keys_of_whole_file;
 }
 
 void take_one(const Program& program, const Given& given, Adoption& adoption,
@@ -52,9 +51,9 @@ void take_one(const Program& program, const Given& given, Adoption& adoption,
     return adoption.warn(given.origin() + " is a key of a newer version: not taken over");
   }
   check_known(program, given, adoption);
-  const auto without = std::find_if(
-      ignored.begin(), ignored.end(),
-      [&](const Ignored& each) { return given.name.starts_with(each.beginning); });
+  const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
+    return given.name.starts_with(each.beginning);
+  });
   if (!rule && is_ignored(program, given))
     adoption.leave(given, program.title + " does not read it");
   else if (!rule)

@@ -65,9 +65,9 @@ Take truth_to(const std::string& our_key);  // 1 as true
 Take on_to(const std::string& our_key, const std::string& value);
 // One line with the reason; what is off anyway is only named.
 Take leave(const std::string& reason);
-Take same(const std::string& how);        // one line, on or off: what does it here
-Take refuse(const std::string& reason);   // an error when it is on
-Take model_folder();                      // model.path; a name of the hub is a folder here
-void together(const Given&, Adoption&);   // nothing: it is read together with other keys
+Take same(const std::string& how);       // one line, on or off: what does it here
+Take refuse(const std::string& reason);  // an error when it is on
+Take model_folder();                     // model.path; a name of the hub is a folder here
+void together(const Given&, Adoption&);  // nothing: it is read together with other keys
 
 }  // namespace fsdp::adopt

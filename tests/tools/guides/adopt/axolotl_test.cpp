@@ -62,9 +62,10 @@ TEST_CASE("adopt axolotl: a file for LoRA under FSDP2") {
 
 // axolotl/prompters.py, AlpacaPrompter
 TEST_CASE("adopt axolotl: its prompt ends with a line's end") {
-  const auto prompt = data::find_template("axolotl_alpaca", config::guests_of<data::NamedTemplate>());
-  const data::RowParts with =
-      prompt->fill(parse_json("{\"instruction\": \"I\", \"input\": \"X\", \"output\": \"O\"}", ""), "");
+  const auto prompt =
+      data::find_template("axolotl_alpaca", config::guests_of<data::NamedTemplate>());
+  const data::RowParts with = prompt->fill(
+      parse_json("{\"instruction\": \"I\", \"input\": \"X\", \"output\": \"O\"}", ""), "");
   CHECK(with.text + with.cue ==
         "Below is an instruction that describes a task, paired with an input that provides further "
         "context. Write a response that appropriately completes the request.\n\n### "
@@ -91,7 +92,8 @@ TEST_CASE("adopt axolotl: its defaults") {
   CHECK(a.config.data.sequence_length == 512);
   CHECK(a.config.fsdp.options.strategy == comm::Strategy::kNoShard);
   CHECK(a.config.lora.r == 0);
-  CHECK(adopted(kModel + "lora_r: 8\n").says("lora_r: 8 (a.yml:3): no effect without adapter: lora"));
+  CHECK(
+      adopted(kModel + "lora_r: 8\n").says("lora_r: 8 (a.yml:3): no effect without adapter: lora"));
 }
 
 // builders/base.py, _configure_warmup_and_logging: a share is rounded down, and one step is two.
@@ -99,14 +101,15 @@ TEST_CASE("adopt axolotl: steps and warm-up") {
   const auto warmup = [](const std::string& yaml) {
     return adopted(kModel + yaml).config.train.schedule.warmup.steps;
   };
-  CHECK(warmup("max_steps: 19\nwarmup_ratio: 0.1\n") == 2);   // 1 there, which becomes 2
-  CHECK(warmup("max_steps: 39\nwarmup_ratio: 0.1\n") == 3);   // 3.9
+  CHECK(warmup("max_steps: 19\nwarmup_ratio: 0.1\n") == 2);  // 1 there, which becomes 2
+  CHECK(warmup("max_steps: 39\nwarmup_ratio: 0.1\n") == 3);  // 3.9
   CHECK(warmup("max_steps: 9000\n") == 100);
   CHECK(warmup("warmup_steps: 7\n") == 7);
   CHECK(warmup("lr_scheduler: constant\nwarmup_steps: 7\n") == 0);
   CHECK(adopted(kModel + "warmup_ratio: 0.2\n").says("rounded up; there down"));
   CHECK(test::contains(refusal(kModel + "warmup_steps: 7\nwarmup_ratio: 0.1\n"), "got both"));
-  Adopted a = adopted(kModel + "max_steps: 100\nsave_steps: 0.25\neval_steps: 5\nval_set_size: 0.1\n");
+  Adopted a =
+      adopted(kModel + "max_steps: 100\nsave_steps: 0.25\neval_steps: 5\nval_set_size: 0.1\n");
   CHECK(a.config.checkpoint.interval().steps == 25);
   CHECK(a.config.train.eval_every.steps == 5);
   a = adopted(kModel + "batch_size: 8\nmicro_batch_size: 2\n");

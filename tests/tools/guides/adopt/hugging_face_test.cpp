@@ -353,7 +353,8 @@ TEST_CASE("adopt hf: two keys of one name") {
   CHECK(a.config.fsdp.min_num_params == 5);
   CHECK(a.says("fsdp_min_num_params: 3 (a.yaml:2): fsdp_config says it, which counts more"));
   a = adopted(sharded + "fsdp_config: {min_num_params: 5, fsdp_min_num_params: 5}\n");
-  CHECK(a.says("fsdp_config.fsdp_min_num_params: 5 (a.yaml:2): as fsdp_config.min_num_params says"));
+  CHECK(
+      a.says("fsdp_config.fsdp_min_num_params: 5 (a.yaml:2): as fsdp_config.min_num_params says"));
   CHECK(test::contains(
       refusal(sharded + "fsdp_config: {min_num_params: 5, fsdp_min_num_params: 6}\n"),
       "fsdp_config.fsdp_min_num_params: 6: contradicts fsdp_config.min_num_params: 5 (a.yaml:2)"));
@@ -370,8 +371,10 @@ TEST_CASE("adopt hf: FSDP by true, as transformers 5 has it") {
   a = adopted(config + "{backward_prefetch: backward_post, auto_wrap_policy: NO_WRAP}\n");
   CHECK(a.says("backward_prefetch: backward_post (a.yaml:2): FSDP2 does not read it"));
   CHECK(a.config.fsdp.wrap == config::Wrap::kNone);
-  a = adopted(config + "{version: 1, backward_prefetch: backward_post, "
-                       "reshard_after_forward: hybrid_shard}\n", {.ranks_per_node = 2});
+  a = adopted(config +
+                  "{version: 1, backward_prefetch: backward_post, "
+                  "reshard_after_forward: hybrid_shard}\n",
+              {.ranks_per_node = 2});
   CHECK(a.config.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPost);
   CHECK(a.config.fsdp.options.strategy == comm::Strategy::kHybridShard);
   CHECK(test::contains(refusal(config + "{version: 3}\n"), "fsdp_config.version: expected 1 or 2"));
@@ -402,7 +405,7 @@ TEST_CASE("adopt hf: keys that only transformers 5 has") {
 
 // A file of a newer version: off, an unknown key is a warning; else it is an error.
 TEST_CASE("adopt hf: keys that nobody knows yet, in a file that the library wrote") {
-  const Json all = read_json_file(test::adopt_fixture("written_transformers_5.24.json"));
+  const Json all = read_json_file(test::adopt_fixture("written_5.24.json"));
   const test::TempFolder folder;
   const auto adopt = [&](const Json& value) {
     Json values = all["base"];
