@@ -64,14 +64,6 @@ std::vector<Rule> top_rules() {
   };
 }
 
-// A number of ranks that is 1 where there is no such parallelism.
-Take one_rank(const char* reason) {
-  return [reason](const Given& given, Adoption& adoption) {
-    if (given.whole() > 1) given.refuse(reason);
-    adoption.off(given);
-  };
-}
-
 const std::string kMesh = "parallelism_config.";
 
 std::vector<Rule> mesh_rules() {

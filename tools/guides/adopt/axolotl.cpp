@@ -16,7 +16,6 @@ namespace fsdp::adopt {
 namespace {
 
 const std::string kDefault = "axolotl's default";
-constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
 
 bool is_on(const Given* given) { return given && !is_off(*given); }
 

@@ -13,7 +13,6 @@
 namespace fsdp::adopt {
 namespace {
 
-constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
 constexpr char kChats[] =
     "rows of chats are not trained here: expected the type alpaca or completion";
 constexpr char kBits[] = "weights have 16 or 32 bits here: expected false";
@@ -39,14 +38,6 @@ void take_split(const Given& given, Adoption& adoption) {
     given.refuse("a part of a data set is data.subset here: expected a split without [ ]");
   }
   adoption.leave(given, "a file is one split");
-}
-
-// A share of the rows.
-void take_validation_share(const Given& given, Adoption& adoption) {
-  const double share = given.number();
-  if (share == 0) return adoption.off(given);
-  if (share < 0 || share >= 1) given.fail("a share of the rows, below 1");
-  adoption.set("data.validation", fmt::format("{:.12g}%", share * 100), given);
 }
 
 std::vector<Rule> set_rules() {
@@ -76,7 +67,7 @@ std::vector<Rule> set_rules() {
 
 std::vector<Rule> row_rules() {
   return rules_of({
-      {take_validation_share, {"val_set_size"}},
+      {share_to("data.validation"), {"val_set_size"}},
       {whole_to("data.sequence_length"), {"sequence_len"}},
       {together, {"train_on_inputs"}},
       {on_to("data.pad_to", "length"), {"pad_to_sequence_len"}},
@@ -244,12 +235,6 @@ void take_plugins(const Given& given, Adoption& adoption) {
   adoption.leave(given, kFused);
 }
 
-// A number of ranks that is 1 where there is no such parallelism.
-void take_one_rank(const Given& given, Adoption& adoption) {
-  if (given.whole() > 1) given.refuse("there is no tensor, context or expert parallelism here");
-  adoption.off(given);
-}
-
 std::vector<Rule> training_rules() {
   return rules_of({
       {together,
@@ -282,15 +267,10 @@ std::vector<Rule> training_rules() {
        {"selective_checkpointing", "selective_checkpointing.*", "layer_offloading"}},
       {same("an evaluation has the rows of a training pass"), {"eval_batch_size"}},
       {take_plugins, {"plugins"}},
-      {take_one_rank,
+      {one_rank("there is no tensor, context or expert parallelism here"),
        {"context_parallel_size", "sequence_parallel_degree", "tensor_parallel_size",
         "expert_parallel_size"}},
-      {[](const Given& given, Adoption& adoption) {
-         if (given.whole() > 1)
-           given.refuse("fsdp.strategy: hybrid_shard makes copies: expected 1");
-         adoption.off(given);
-       },
-       {"dp_replicate_size"}},
+      {one_rank("fsdp.strategy: hybrid_shard makes copies: expected 1"), {"dp_replicate_size"}},
       {[](const Given& given, Adoption& adoption) {
          if (given.whole() > 1)
            adoption.set_ranks(given.whole(), given);

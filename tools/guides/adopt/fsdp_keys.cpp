@@ -60,23 +60,6 @@ void take_ram_efficient(const Given& given, Adoption& adoption) {
   on_to("fsdp.sync_module_states", "true")(given, adoption);
 }
 
-// [A, B] or "A,B"
-std::vector<std::string> class_names(const Given& given) {
-  std::vector<std::string> names;
-  for (const std::string& value : given.values) {
-    for (size_t begin = 0; begin <= value.size();) {
-      const size_t end = std::min(value.find(',', begin), value.size());
-      std::string name = value.substr(begin, end - begin);
-      name.erase(0, name.find_first_not_of(' '));
-      name.erase(name.find_last_not_of(' ') + 1);
-      if (name.empty()) given.fail("names of classes");
-      names.push_back(name);
-      begin = end + 1;
-    }
-  }
-  return names;
-}
-
 }  // namespace
 
 std::string fsdp_key_name(const std::string& key) {
@@ -206,7 +189,8 @@ void set_wrap(Adoption& adoption, Wrapping wrapping, const Given* origin) {
   else
     adoption.set_default("fsdp.wrap", name, "no wrapping is said: the default there");
   if (classes && wrapping == Wrapping::kBlocks) {
-    adoption.set_list("fsdp.wrap_classes", class_names(*classes), *classes);
+    if (classes->words(',').empty()) classes->fail("names of classes");
+    adoption.set_list("fsdp.wrap_classes", classes->words(','), *classes);
   }
   if (size && wrapping == Wrapping::kSize) whole_to("fsdp.min_num_params")(*size, adoption);
   if (wrapping == Wrapping::kBlocks) {

@@ -73,6 +73,21 @@ const std::string& Given::one() const {
 
 bool Given::is_item() const { return name.find("[]") != std::string::npos; }
 
+std::vector<std::string> Given::words(char separator) const {
+  std::vector<std::string> out;
+  for (const std::string& value : values) {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(separator, begin), value.size());
+      std::string word = value.substr(begin, end - begin);
+      word.erase(0, word.find_first_not_of(' '));
+      word.erase(word.find_last_not_of(' ') + 1);
+      if (!word.empty()) out.push_back(word);
+      begin = end + 1;
+    }
+  }
+  return out;
+}
+
 std::string Given::plain_key() const {
   std::string out;
   bool inside = false;

@@ -197,8 +197,6 @@ std::vector<Rule> computing_rules() {
   });
 }
 
-constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
-
 // Of wikitext the recipes join the lines by thousands.
 void take_dataset(const Given& given, Adoption& adoption) {
   if (given.one() == "wikitext" || given.one() == "Salesforce/wikitext") {

@@ -136,14 +136,7 @@ void take_intervals(Adoption& adoption) {
 std::vector<std::string> sharding_words(const Given& given) {
   constexpr std::array kKnown = {"full_shard",         "shard_grad_op", "no_shard", "hybrid_shard",
                                  "hybrid_shard_zero2", "offload",       "auto_wrap"};
-  std::vector<std::string> words;
-  for (const std::string& value : given.values) {
-    for (size_t begin = 0; begin < value.size();) {
-      const size_t end = std::min(value.find(' ', begin), value.size());
-      if (end > begin) words.push_back(value.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
+  std::vector<std::string> words = given.words(' ');
   if (words.size() == 1 && words[0] == "true") words = {"full_shard"};
   if (is_off(given)) words.clear();
   for (const std::string& word : words) {

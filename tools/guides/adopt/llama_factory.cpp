@@ -14,7 +14,6 @@ namespace fsdp::adopt {
 namespace {
 
 const std::string kDefault = "LLaMA-Factory's default";
-constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
 
 bool is_pretraining(const Adoption& adoption) {
   const Given* stage = adoption.find("stage");
@@ -49,24 +48,10 @@ void take_template(const Given& given, Adoption& adoption) {
 
 // "q_proj,v_proj", or "all"
 void take_targets(const Given& given, Adoption& adoption) {
-  std::vector<std::string> names;
-  for (const std::string& value : given.values) {
-    for (size_t begin = 0; begin <= value.size();) {
-      const size_t end = std::min(value.find(',', begin), value.size());
-      std::string name = value.substr(begin, end - begin);
-      name.erase(std::remove(name.begin(), name.end(), ' '), name.end());
-      if (name.empty()) given.fail("names of layers, or all");
-      names.push_back(name == "all" ? "all-linear" : name);
-      begin = end + 1;
-    }
-  }
+  std::vector<std::string> names = given.words(',');
+  if (names.empty()) given.fail("names of layers, or all");
+  std::replace(names.begin(), names.end(), std::string("all"), std::string("all-linear"));
   adoption.set_list("lora.targets", names, given);
-}
-
-void take_validation_share(const Given& given, Adoption& adoption) {
-  if (given.number() == 0) return adoption.off(given);
-  if (given.number() < 0 || given.number() >= 1) given.fail("a share of the rows, below 1");
-  adoption.set("data.validation", fmt::format("{:.12g}%", given.number() * 100), given);
 }
 
 void take_samples(const Given& given, Adoption& adoption) {
@@ -84,7 +69,7 @@ std::vector<Rule> data_rules() {
        {"dataset", "eval_dataset", "dataset_dir", "packing", "train_on_prompt",
         "disable_gradient_checkpointing"}},
       {whole_to("data.sequence_length"), {"cutoff_len"}},
-      {take_validation_share, {"val_size"}},
+      {share_to("data.validation"), {"val_size"}},
       {take_samples, {"max_samples"}},
       {on_to("data.shuffle", "false"), {"disable_shuffling"}},
       {refuse("a sequence of several rows, each of which sees itself alone, is not made here: "
@@ -191,21 +176,6 @@ std::vector<Rule> method_rules() {
 }
 
 // ---- data sets by name ----
-std::vector<std::string> names_in(const Given& given) {
-  std::vector<std::string> names;
-  for (const std::string& value : given.values) {
-    for (size_t begin = 0; begin <= value.size();) {
-      const size_t end = std::min(value.find(',', begin), value.size());
-      std::string name = value.substr(begin, end - begin);
-      name.erase(0, name.find_first_not_of(' '));
-      name.erase(name.find_last_not_of(' ') + 1);
-      if (!name.empty()) names.push_back(name);
-      begin = end + 1;
-    }
-  }
-  return names;
-}
-
 // dataset_info.json, here or beside the YAML; empty: there is none.
 std::filesystem::path info_file(const Adoption& adoption, const std::filesystem::path& beside) {
   const Given* folder = adoption.find("dataset_dir");
@@ -224,7 +194,7 @@ void take_sets(Adoption& adoption, const Given& given, const std::string& our_ke
   if (info.empty()) return adoption.leave(given, kPrepared);
   const Json all = read_json_file(info);
   std::vector<std::string> files;
-  for (const std::string& name : names_in(given)) {
+  for (const std::string& name : given.words(',')) {
     if (!all.contains(name)) given.refuse("no such data set in " + info.string() + ": " + name);
     const Json& one = all[name];
     const bool plain = !one.contains("formatting") || one["formatting"] == "alpaca";

@@ -193,6 +193,21 @@ Take refuse(const std::string& reason) {
   };
 }
 
+Take share_to(const std::string& our_key) {
+  return [our_key](const Given& given, Adoption& adoption) {
+    if (given.number() == 0) return adoption.off(given);
+    if (given.number() < 0 || given.number() >= 1) given.fail("a share of the rows, below 1");
+    adoption.set(our_key, fmt::format("{:.12g}%", given.number() * 100), given);
+  };
+}
+
+Take one_rank(const std::string& reason) {
+  return [reason](const Given& given, Adoption& adoption) {
+    if (given.whole() > 1) given.refuse(reason);
+    adoption.off(given);
+  };
+}
+
 Take model_folder() {
   return [](const Given& given, Adoption& adoption) {
     const bool there = std::filesystem::is_directory(given.one());

@@ -56,6 +56,9 @@ bool knows_key(const Program& program, const std::string& key);
 // The rule of a name; null when the program has none.
 const Rule* rule_of(const Program& program, const std::string& name);
 
+// A reason of leave().
+inline constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
+
 // ---- what a rule does ----
 Take to(const std::string& our_key);        // the same value
 Take whole_to(const std::string& our_key);  // an integer, also where it is written 8.0 or 1e8
@@ -65,9 +68,11 @@ Take truth_to(const std::string& our_key);  // 1 as true
 Take on_to(const std::string& our_key, const std::string& value);
 // One line with the reason; what is off anyway is only named.
 Take leave(const std::string& reason);
-Take same(const std::string& how);       // one line, on or off: what does it here
-Take refuse(const std::string& reason);  // an error when it is on
-Take model_folder();                     // model.path; a name of the hub is a folder here
-void together(const Given&, Adoption&);  // nothing: it is read together with other keys
+Take same(const std::string& how);          // one line, on or off: what does it here
+Take refuse(const std::string& reason);     // an error when it is on
+Take share_to(const std::string& our_key);  // of the rows, below 1; 0: none
+Take one_rank(const std::string& reason);   // a number of ranks; refused above 1
+Take model_folder();                        // model.path; a name of the hub is a folder here
+void together(const Given&, Adoption&);     // nothing: it is read together with other keys
 
 }  // namespace fsdp::adopt
