@@ -92,9 +92,11 @@ const Rule* rule_of(const Program& program, const std::string& name) {
   const Rule* below = nullptr;
   for (const Rule& rule : program.rules) {
     if (rule.name == name) return &rule;
-    const bool all = rule.name.ends_with("*");
-    if (rule.name == name + ".*") return &rule;
-    if (all && name.starts_with(rule.name.substr(0, rule.name.size() - 1))) below = &rule;
+    if (!rule.name.ends_with('*')) continue;
+    const std::string_view beginning(rule.name.data(), rule.name.size() - 1);
+    const bool section = beginning.size() == name.size() + 1 && beginning.ends_with('.');
+    if (section && beginning.starts_with(name)) return &rule;
+    if (name.starts_with(beginning)) below = &rule;
   }
   return below;
 }
@@ -121,7 +123,10 @@ Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
   std::vector<std::string> refused;
   std::set<const Rule*> sections;  // of which one key is enough
-  const bool other_file = !whose_file(program, adoption.given()).empty();
+  const bool all_known = std::ranges::all_of(adoption.given(), [&](const Given& given) {
+    return rule_of(program, given.name) || is_empty_section(program, given);
+  });
+  const bool other_file = !all_known && !whose_file(program, adoption.given()).empty();
   for (const Given& given : adoption.given()) {
     const Rule* const rule = rule_of(program, given.name);
     if (sections.contains(rule)) continue;
