@@ -185,8 +185,8 @@ std::string adapter_base(const fs::path& folder) {
   }
   fail(
       "{}: base_model_name_or_path: \"{}\": no such folder with a config.json: --base FOLDER says "
-      "where the model is that the adapter belongs to (of fsdp train: --model FOLDER)",
-      (folder / kAdapterConfigFile).string(), base);
+      "where the model is that the adapter belongs to (of fsdp train: --model FOLDER){}",
+      (folder / kAdapterConfigFile).string(), base, how_to_fetch(base));
 }
 
 // ---------------------------------------------------------------------------- Tensors

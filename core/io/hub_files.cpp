@@ -2,6 +2,8 @@
 #include "core/io/hub_files.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -70,6 +72,29 @@ fs::path snapshot_in(const fs::path& folder) {
              folder.string(), snapshots.string());
   fail("{}: a folder of the hub's cache with {} snapshots; give one of them: {}{}", folder.string(),
        found.size(), fmt::join(found, ", "), named ? "; refs/main says " + of_main : "");
+}
+
+std::string how_to_fetch(const fs::path& missing) {
+  const auto is_part = [](const std::string& text) {
+    return !text.empty() && std::isalnum(static_cast<unsigned char>(text.front())) != 0 &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) {
+             return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+           });
+  };
+  const fs::path name = missing.has_filename() ? missing : missing.parent_path();
+  const std::string organisation = name.parent_path().string(), model = name.filename().string();
+  std::error_code unreadable;
+  constexpr std::array kFiles = {".json", ".jsonl", ".safetensors", ".yaml", ".txt", ".model"};
+  const bool is_file = std::find(kFiles.begin(), kFiles.end(), name.extension()) != kFiles.end();
+  if (!is_part(organisation) || !is_part(model) || is_file || fs::exists(missing, unreadable))
+    return "";
+  // An --include for each pattern: of a list the command takes all but the first for files.
+  return fmt::format(
+      "; of a model on Hugging Face's hub, these two lines fetch it:\n"
+      "  pip install --upgrade huggingface_hub\n"
+      "  hf download {0}/{1} --local-dir {0}/{1} --include '*.json' --include '*.safetensors' "
+      "--include '*.txt' --include '*.jinja' --include '*.md' --include 'LICENSE*'",
+      organisation, model);
 }
 
 }  // namespace fsdp

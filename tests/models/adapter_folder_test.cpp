@@ -133,6 +133,8 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
 TEST_CASE("adapter folder: a base that is not there") {
   const TempFolder folder;
   folder.write(kAdapterConfigFile, adapter_config_json(test::tiny_gpt2(), {.base = "org/model"}));
+  CHECK(
+      contains(test::error_of([&] { adapter_base(folder.path()); }), "\n  hf download org/model"));
   CHECK(contains(
       test::error_of([&] { adapter_base(folder.path()); }),
       "base_model_name_or_path: \"org/model\": no such folder with a config.json: --base FOLDER "

@@ -6,6 +6,8 @@
 #include "core/io/file.h"
 #include "core/io/shard_index.h"
 #include "core/text/counted.h"
+#include "models/config.h"
+#include "models/hub_names.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
@@ -14,6 +16,7 @@
 #include "tools/data/row_template.h"
 #include "tools/report/metrics_line.h"
 #include "tools/train/data_paths.h"
+#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -366,6 +369,15 @@ void check_model_path(const std::string& path) {
        (fs::path(path) / "model").string());
 }
 
+// Of a run that begins: before its text is tokenised.
+void check_named_model(const config::TrainConfig& config) {
+  const std::string &path = config.model.path, &preset = config.model.preset;
+  if (!preset.empty() && !models::is_preset(preset)) model_config(config, 1);  // which says why
+  FSDP_CHECK(path.empty() || is_there(path), "{}",
+             config::with_place(config, fmt::format("model.path: {}: no such folder{}", path,
+                                                    models::instead_of(path))));
+}
+
 }  // namespace
 
 void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
@@ -461,6 +473,9 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
       plan.notes.push_back(std::move(note));
     }
     plan.config.length_note.clear();  // where the length has changed, one of these says it
+    // Of a run that an earlier version started by the hub's name.
+    const std::string preset = models::preset_named(plan.config.model.preset);
+    if (!preset.empty()) plan.config.model.preset = preset;
   }
   check_model_path(plan.config.model.path);
   if (plan.run_directory.empty()) return plan;
@@ -483,6 +498,7 @@ ResumePlan plan_resume(const ResumeRequest& request) {
     FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
     ResumePlan plan;
     plan.config = given_config(request, plan);
+    check_named_model(plan.config);
     check_model_path(plan.config.model.path);
     return plan;
   }

@@ -1,6 +1,7 @@
 // fsdp adopt: another program's configuration as ours.
 // Read next: tools/guides/adopt/programs.h.
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/io/json.h"
 #include "core/text/shell_word.h"
 #include "tools/commands/commands.h"
+#include "tools/config/config.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/openmp_variables.h"
@@ -54,7 +56,7 @@ adopt::AdoptOptions with_typed(const AdoptCommandOptions& options) {
   add_files("data", "data.train", options.data);
   add_files("validation", "data.validation", options.validation);
   if (options.model.empty()) return how;
-  const std::string model = model_override(options.model);
+  const std::string model = model_override(options.model, HubNames::kRefused);
   const size_t equals = model.find('=');
   how.typed.push_back(
       {model.substr(0, equals), model.substr(equals + 1), "--model " + options.model});
@@ -87,6 +89,8 @@ void print_when_chosen(const Command& command, ChosenCommand& chosen,
       for (const std::string& each : adopt::warnings_of(yaml)) {
         fmt::print(stderr, "fsdp: warning: {}\n", each);
       }
+      const std::string absent = note_on_absent_model(config::parse_config(yaml, "", {}));
+      if (!absent.empty()) fmt::print(stderr, "fsdp: warning: {}\n", absent);
       std::fputs(yaml.c_str(), stdout);
       return 0;
     };

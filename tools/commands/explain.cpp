@@ -47,9 +47,7 @@ int explain(const ExplainOptions& options) {
   const std::string& file = options.config.config;
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
-  if (const std::string note = preset_note(config.model.preset); !note.empty()) {
-    print_note(note);
-  }
+  for (const std::string& note : take_published_sizes(config)) print_note(note);
   if (!options.measure) return explain(options, config, nullptr);
   return launch(config.runtime.launch, [&](RankContext& rank) {
     FSDP_CHECK(rank.world.size() == 1,

@@ -12,6 +12,7 @@
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"
 #include "tools/train/data_paths.h"
+#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -79,6 +80,7 @@ int print_view(const MemoryOptions& options) {
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
   for (const std::string& note : config.notes) print_note(note);
+  for (const std::string& note : take_published_sizes(config)) print_note(note);
   const MemoryView view = view_memory(
       config,
       {.ranks = options.world,

@@ -22,6 +22,7 @@
 #include "tools/predict/rates_file.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/data_paths.h"
+#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -92,13 +93,15 @@ bool has_percentiles(const Rates& rates) {
   return false;
 }
 
-// Without defaults for a plan.
-PlanQuestion question_of(const PlanOptions& options) {
+// Without defaults for a plan. `asked`: which model the configuration names, for a run of it.
+PlanQuestion question_of(const PlanOptions& options, config::ModelSection& asked) {
   PlanQuestion question = options.question;
   const std::string& file = options.config.config;
   question.config = config::read_config(file, overrides_of(options.config));
   resolve_paths(question.config, file);
   for (const std::string& note : question.config.notes) print_note(note);
+  asked = question.config.model;
+  for (const std::string& note : take_published_sizes(question.config)) print_note(note);
   question.gpu = options.gpu;
   question.rates =
       call_rates({.rates = options.rates.empty() ? options.gpu : options.rates})->rates();
@@ -108,8 +111,8 @@ PlanQuestion question_of(const PlanOptions& options) {
   return question;
 }
 
-Plan make_plan(const PlanOptions& options) {
-  Plan plan = {.question = question_of(options), .searched = options.search};
+Plan make_plan(const PlanOptions& options, config::ModelSection& asked) {
+  Plan plan = {.question = question_of(options, asked), .searched = options.search};
   PlanQuestion& question = plan.question;
   const std::set<std::string> typed = typed_keys(question.config);
   std::vector<int> gpus;
@@ -154,12 +157,15 @@ int print_plan(const PlanOptions& options) {
   FSDP_CHECK(
       options.svg.empty() || std::set<int>(options.nodes.begin(), options.nodes.end()).size() > 1,
       "--svg: a picture of how the job scales needs two numbers of --nodes");
-  const Plan plan = make_plan(options);
+  config::ModelSection asked;
+  const Plan plan = make_plan(options, asked);
   print(options, plan_json(plan), format_plan(plan));
   if (plan.found.best.empty()) return 1;
   if (!options.svg.empty()) write_plot(options.svg, plan);
   if (!options.save.empty()) {
-    write_file_atomically(options.save, short_yaml(plan.found.best.front().config));
+    config::TrainConfig config = plan.found.best.front().config;
+    config.model = asked;  // not the sizes alone: a run of them would begin with random weights
+    write_file_atomically(options.save, short_yaml(config));
   }
   return 0;
 }

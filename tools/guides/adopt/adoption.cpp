@@ -236,10 +236,12 @@ std::vector<std::string> Adoption::unsaid() const {
 
 std::string Adoption::yaml() const {
   check_all_taken();
-  std::string out = fmt::format("# fsdp adopt {} {}\n", program_, on_one_line(source_));
+  const bool from_scratch = has("model.preset") || has("model.model_type");
+  std::string out = fmt::format("# fsdp adopt {} {}{}\n", program_, on_one_line(source_),
+                                from_scratch ? ": from scratch, the weights are random" : "");
   std::vector<std::string> notes = notes_;
-  const bool model = has("model.path") || has("model.preset") || has("model.model_type");
-  if (!model) notes.push_back("no model is named there: --model FOLDER, or a preset for its sizes");
+  if (!has("model.path") && !from_scratch)
+    notes.push_back("no model is named there: --model FOLDER, or a preset for its sizes");
   if (!has("data.train")) notes.push_back("no text is named there: --data FILES");
   if (const auto keys = unsaid(); !keys.empty()) {
     notes.push_back(
