@@ -23,7 +23,9 @@ struct ConvertOptions {
 int convert(ConversionOptions options, RankContext& rank) {
   const bool checkpoint = is_checkpoint(options.from);
   agree(rank.world, [&] {
-    if (!checkpoint) options.from = model_in(options.from);
+    if (checkpoint) return;
+    options.from = model_in(options.from);
+    check_model_folder(options.from);
   });
   const ConversionSummary done =
       checkpoint ? convert_checkpoint(rank, options) : convert_folder(rank.world, options);

@@ -70,6 +70,8 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
       return 0;
     }
     std::optional<TrainingRun> run;
+    if (rank.world.rank() == 0 && races == 0 && !plan.manifest && plan.config.model.path.empty())
+      options.say("from scratch: the weights are random (no model.path)");
     try {
       prepare([&] { run.emplace(options, settled, rank, rolled_back); });
       return run->run();
@@ -223,7 +225,8 @@ void TrainingRun::make_session() {
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
-    saved_ = form_of_run(config_, data_.tokenizer_name());
+    saved_ = form_of_run(config_, data_.tokenizer_name(), data_.tokenizer(),
+                         [this](const std::string& note) { say("note: " + note); });
     saved_.replaces = true;  // that of a run which was stopped and goes on
     if (!plan_.run_directory.empty()) return;
     check_run_directory(config_.runtime.run_dir, saved_bytes());
@@ -246,9 +249,8 @@ void TrainingRun::make_session() {
   const size_t offloaded = one_memory ? host_needed_ : 0;
   session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
                                          [this] { return phases_->innermost(); });
-  for (const std::string& note :
-       {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice(),
-        session_->file() ? file_notice(*session_->file()) : ""}) {
+  for (const std::string& note : {vocabulary_note, rank_.backend_note, world.notice(),
+                                  session_->file() ? file_notice(*session_->file()) : ""}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();
