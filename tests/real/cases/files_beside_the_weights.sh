@@ -18,7 +18,7 @@ kept() {
     README.md configuration_x.py 2>/dev/null | wc -l)"
 }
 "$FSDP" convert src converted --dtype bf16 && kept convert converted
-printf '!"#$%%&!"#$%%&!"#$%%&!"#$%%&\n' >text.txt
+printf '!"#$%%&!"#$%%&!"#$%%&!"#$%%&' >text.txt
 train() { "$FSDP" train --model src --batch 2 --steps 1 --set data.train=text.txt data.sequence_length=8 runtime.monitor_s=0 "$@"; }
 train --set runtime.run_dir=run checkpoint.every=1 && kept train run/model
 "$FSDP" convert run/checkpoints/step-1 again && kept checkpoint again

@@ -5,7 +5,7 @@
 # expect: model.path: bigscience/bloom-560m: no such folder
 # expect:   hf download bigscience/bloom-560m --local-dir bigscience/bloom-560m --include
 # expect: warning: model.path: EleutherAI/pythia-70m: no such folder here
-# expect:   path: EleutherAI/pythia-70m
+# expect: path: "EleutherAI/pythia-70m"
 # expect: of a model on Hugging Face's hub, these two lines fetch it
 # expect: from scratch: the weights are random
 # expect: the nearest preset is gpt2-124m
