@@ -80,7 +80,7 @@ mkdir taken wrong
 : >taken/mine
 cp "$model/config.json" wrong
 cp "$fixtures/gpt2/model.safetensors" wrong
-refused 'nowhere/config.json' "$FSDP" convert nowhere new --local-ranks 2
+refused 'nowhere: no such folder' "$FSDP" convert nowhere new --local-ranks 2
 refused 'taken: is there already' "$FSDP" convert "$model" taken
 refused 'file/new: cannot be made' "$FSDP" convert "$model" file/new --local-ranks 2
 refused 'do not fit' "$FSDP" convert wrong new --local-ranks 3
