@@ -7,11 +7,13 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "core/io/hub_files.h"
+#include "core/io/file_kind.h"
+#include "core/io/json_spelling.h"
 
 namespace fsdp {
 namespace {
 
+using namespace std::string_view_literals;
 namespace nl = nlohmann;
 
 // Copying and printing a value recurse: one of a hundred thousand levels would exhaust the stack.
@@ -34,7 +36,8 @@ std::string reason_of(const nl::json::exception& error) {
 // errors, and the members of objects are sorted.
 class JsonBuilder : public nl::json_sax<nl::json> {
  public:
-  explicit JsonBuilder(const std::string* source) : source_(source) {}
+  explicit JsonBuilder(const std::string* source, UseSpelling use = nullptr)
+      : source_(source), use_spelling_(std::move(use)) {}
 
   Json take() { return std::move(root_); }
 
@@ -42,7 +45,9 @@ class JsonBuilder : public nl::json_sax<nl::json> {
   bool boolean(bool value) override { return add(value); }
   bool number_integer(int64_t value) override { return add(value); }
   bool number_unsigned(uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string&) override { return add(value); }
+  bool number_float(double value, const std::string& spelling) override {
+    return add(use_spelling_ ? use_spelling_(spelling) : Json(value));
+  }
   bool string(std::string& value) override { return add(std::move(value)); }
   bool binary(nl::json::binary_t&) override { return false; }
   bool start_object(size_t) override { return open(Json::object()); }
@@ -87,6 +92,7 @@ class JsonBuilder : public nl::json_sax<nl::json> {
   }
 
   const std::string* source_;
+  UseSpelling use_spelling_;
   Json root_;
   std::vector<Json*> open_;
   size_t failed_at_ = 0;
@@ -127,10 +133,14 @@ Json Json::parse(std::string_view text) {
 }
 
 Json parse_json(std::string_view text, const std::string& source) {
-  const std::string other = stand_in(text);
-  FSDP_CHECK(other.empty(), "{}: {}", source, other);
   JsonBuilder builder(&source);
   if (parse_into(builder, text)) return builder.take();
+  const std::string other = other_kind(text, source, Wanted::kJson);
+  FSDP_CHECK(other.empty(), "{}: {}", source, other);
+  const bool blank = text.find_first_not_of(" \t\r\n\0"sv) == text.npos;
+  FSDP_CHECK(!blank,
+             "{}:1: malformed JSON: nothing is in it: a download or a copy was not complete",
+             source);
   if (builder.out_of_range()) fail("{}: malformed JSON: {}", source, builder.reason());
   const size_t read = builder.failed_at();
   const size_t before = std::min(text.size(), read > 0 ? read - 1 : 0);
@@ -139,7 +149,11 @@ Json parse_json(std::string_view text, const std::string& source) {
 }
 
 Json parse_json_line(std::string_view line, const std::string& where) {
-  JsonBuilder builder(&where);
+  return parse_spelled_line(line, where, nullptr);
+}
+
+Json parse_spelled_line(std::string_view line, const std::string& where, const UseSpelling& use) {
+  JsonBuilder builder(&where, use);
   if (parse_into(builder, line)) return builder.take();
   fail("{}: malformed JSON: {}", where, builder.reason());
 }

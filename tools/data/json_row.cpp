@@ -1,10 +1,10 @@
 // Contract: tools/data/json_row.h.
 #include "tools/data/json_row.h"
 
-#include <cmath>
 #include <limits>
 
 #include "core/error.h"
+#include "core/io/json_spelling.h"
 
 namespace fsdp::data {
 namespace {
@@ -33,14 +33,12 @@ std::string without_words(std::string_view text) {
   return out;
 }
 
-void put_words(Json& value) {
-  for (Json& inside : value) put_words(inside);
-  if (!value.is_number_float()) return;
-  const auto number = value.get<double>();
-  if (std::abs(number) == 7.1875e-300) value = std::numeric_limits<double>::quiet_NaN();
-  if (std::abs(number) == 7.1876e-300) {
-    value = std::copysign(std::numeric_limits<double>::infinity(), number);
-  }
+Json number_of(const std::string& spelling) {
+  const bool negative = spelling.starts_with('-');
+  const std::string_view digits = std::string_view(spelling).substr(negative ? 1 : 0);
+  if (digits == kNaN) return std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return digits == kInfinity ? Json(negative ? -infinity : infinity) : Json(spelling);
 }
 
 }  // namespace
@@ -48,13 +46,11 @@ void put_words(Json& value) {
 // Rows with such words are few: they are looked for in what is no JSON.
 Json parse_json_row(std::string_view text, const std::string& where) {
   try {
-    return parse_json_line(text, where);
+    return parse_spelled_line(text, where, [](const std::string& spelling) { return spelling; });
   } catch (const Error&) {
     const std::string changed = without_words(text);
     if (changed == text) throw;
-    Json out = parse_json_line(changed, where);
-    put_words(out);
-    return out;
+    return parse_spelled_line(changed, where, number_of);
   }
 }
 

@@ -10,7 +10,8 @@
 
 namespace fsdp::data {
 
-// As parse_json_line(), but each of these three words is the number that it names.
+// As parse_json_line(), but each of these three words is the number that it names, and each other
+// number that is no integer of 64 bits the text that spells it: "1.50", "1e5".
 Json parse_json_row(std::string_view text, const std::string& where);
 
 }  // namespace fsdp::data

@@ -6,9 +6,12 @@
 #include <memory>
 #include <set>
 
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include "core/error.h"
+#include "core/io/file.h"
+#include "core/text/shell_word.h"
 #include "tools/data/text_format.h"
 
 namespace fsdp::data {
@@ -60,6 +63,29 @@ std::string kind_of(const fs::path& file) {
   }
 }
 
+// What datasets' save_to_disk has written here; "": nothing.
+std::string saved_dataset(const fs::path& folder) {
+  std::error_code unreadable;
+  const fs::path splits = folder / "dataset_dict.json";
+  std::set<std::string> parts;
+  if (fs::exists(splits, unreadable)) {
+    for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+      if (fs::exists(item.path() / "state.json", unreadable)) {
+        parts.insert(item.path().filename().string());
+      }
+    }
+  } else if (!fs::exists(folder / "state.json", unreadable)) {
+    return "";
+  }
+  const std::string which = parts.contains("train") || parts.empty() ? "train" : *parts.begin();
+  const fs::path saved = ((parts.empty() ? folder : folder / which) / "").parent_path();
+  return fmt::format(
+      "{}: a data set{}{} that datasets' save_to_disk wrote; convert it: python3 -c 'import sys, "
+      "datasets as d; d.load_from_disk(sys.argv[1]).to_json(sys.argv[2])' {} {}",
+      folder.string(), parts.empty() ? "" : " with ", fmt::join(parts, ", "),
+      shell_word(saved.string()), shell_word(saved.string() + ".jsonl"));
+}
+
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   const std::unique_ptr<glob_t, decltype(&::globfree)> free(&found, &::globfree);
@@ -105,6 +131,9 @@ OtherFiles others_in(const std::string& folder) {
     if (texts.contains(file.filename()) || texts.contains(file.stem())) continue;
     const std::string kind = kind_of(file);
     if (!kind.empty() && ++out.count == 1) out.first = fmt::format("{}: {}", file.string(), kind);
+  }
+  if (std::string saved = saved_dataset(folder); !saved.empty()) {
+    out = {.count = std::max<size_t>(out.count, 1), .first = std::move(saved)};
   }
   return out;
 }
