@@ -1,6 +1,7 @@
 // Contract: tools/data/json_row.h.
 #include "tools/data/json_row.h"
 
+#include <cstdlib>
 #include <limits>
 
 #include "core/error.h"
@@ -33,24 +34,32 @@ std::string without_words(std::string_view text) {
   return out;
 }
 
-Json number_of(const std::string& spelling) {
+// Of a number that stands for a word: the one that it names; null: it stands for itself.
+Json number_of(std::string_view spelling) {
   const bool negative = spelling.starts_with('-');
-  const std::string_view digits = std::string_view(spelling).substr(negative ? 1 : 0);
-  if (digits == kNaN) return std::numeric_limits<double>::quiet_NaN();
+  if (negative) spelling.remove_prefix(1);
   const double infinity = std::numeric_limits<double>::infinity();
-  return digits == kInfinity ? Json(negative ? -infinity : infinity) : Json(spelling);
+  if (spelling == kInfinity) return negative ? -infinity : infinity;
+  return spelling == kNaN ? Json(std::numeric_limits<double>::quiet_NaN()) : Json();
 }
 
 }  // namespace
 
 // Rows with such words are few: they are looked for in what is no JSON.
-Json parse_json_row(std::string_view text, const std::string& where) {
+Json parse_json_row(std::string_view text, const std::string& where, Numbers numbers) {
+  const auto use = [&](const std::string& spelling) -> Json {
+    if (numbers == Numbers::kSpelled) return spelling;
+    return std::strtod(spelling.c_str(), nullptr);
+  };
   try {
-    return parse_spelled_line(text, where, [](const std::string& spelling) { return spelling; });
+    return parse_spelled_line(text, where, use);
   } catch (const Error&) {
     const std::string changed = without_words(text);
     if (changed == text) throw;
-    return parse_spelled_line(changed, where, number_of);
+    return parse_spelled_line(changed, where, [&](const std::string& spelling) {
+      const Json word = number_of(spelling);
+      return word.is_null() ? use(spelling) : word;
+    });
   }
 }
 

@@ -35,7 +35,7 @@ std::string path_to_rows(std::string_view text) {
       longest = value.text.size();
       path = fmt::format(".{}[]", name);
       // As the server of the hub's data sets answers.
-      if (first_member_of(value.text.substr(first), {"row"}) == "row") path += ".row";
+      if (first_member(value.text.substr(first), {"row"}) == "row") path += ".row";
     });
   } catch (const Error&) {
     return "";
@@ -96,6 +96,10 @@ std::string hint_of_rows(std::string_view text, const std::string& file, TextFor
                    header.find(';') != header.npos
                ? "its cells seem to stand between ; where a CSV file has ,"
                : "";
+  }
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return fmt::format("byte {} is zero, as where a loss of power, or a full disk, cut a file",
+                       zero);
   }
   if (format == TextFormat::kSquad) return "";
   if (!has_template && has("\"paragraphs\"")) {

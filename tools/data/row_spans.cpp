@@ -189,11 +189,11 @@ void walk_members(const RowSpan& object, const std::string& file,
     FSDP_CHECK(end != rest.npos, "{}:{}: malformed JSON: expected the name of a member", file,
                place.line());
     const std::string_view name = rest.substr(1, end - 1);
-    if (!wants(name)) return;
     place.go_to(place.at() + end + 1);
     place.skip_blanks();
     FSDP_CHECK(place.rest().starts_with(':'), "{}:{}: malformed JSON: expected : after \"{}\"",
                file, place.line(), name);
+    if (!wants(name)) return;
     place.go_to(place.at() + 1);
     place.skip_blanks();
     const size_t length = end_of_element(place.rest(), '}');
@@ -241,21 +241,6 @@ void for_each_member(const RowSpan& object, const std::string& file,
       object, file, [](std::string_view) { return true; }, use);
 }
 
-std::string_view first_member_of(std::string_view text,
-                                 std::initializer_list<std::string_view> names) {
-  std::string_view found;
-  const auto wants = [&](std::string_view name) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) found = name;
-    return found.empty();
-  };
-  try {
-    walk_members({text, 1, 0}, "", wants, [](std::string_view, const RowSpan&) {});
-  } catch (const Error&) {
-    return "";
-  }
-  return found;
-}
-
 std::string_view span_at(std::string_view text, Spans spans) {
   if (spans == Spans::kValues) return text.substr(0, end_of_value(text));
   const bool element = spans == Spans::kElements;
@@ -274,17 +259,20 @@ std::string_view first_object(std::string_view text) {
   return goes_on ? text.substr(0, end) : "";
 }
 
-std::string_view first_member(std::string_view text) {
-  std::string_view name;
-  for (const char expected : {'{', '"', ':'}) {
-    text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
-    if (!text.starts_with(expected)) return "";
-    text.remove_prefix(1);
-    if (expected != '"') continue;
-    name = text.substr(0, text.find('"'));
-    text.remove_prefix(std::min(name.size() + 1, text.size()));
+std::string_view first_member(std::string_view text,
+                              std::initializer_list<std::string_view> names) {
+  std::string_view found;
+  const auto wants = [&](std::string_view name) {
+    const bool wanted = names.size() == 0 || std::ranges::find(names, name) != names.end();
+    if (wanted) found = name;
+    return !wanted;
+  };
+  try {
+    walk_members({text, 1, 0}, "", wants, [](std::string_view, const RowSpan&) {});
+  } catch (const Error&) {
+    return "";
   }
-  return name;
+  return found;
 }
 
 }  // namespace fsdp::data

@@ -38,13 +38,11 @@ std::string_view span_at(std::string_view text, Spans spans);
 // the object does not end. "": the text begins otherwise, or goes on behind the object as rows do
 // not.
 std::string_view first_object(std::string_view text);
-// The name of the first member of the object at the beginning of this text; "": there is none.
-std::string_view first_member(std::string_view text);
-
-// The first of these names that the object at the beginning of this text has a member of, without
-// looking behind it; "": none, or the object is malformed before one.
-std::string_view first_member_of(std::string_view text,
-                                 std::initializer_list<std::string_view> names);
+// The name of the first member of the object at the beginning of this text, or of its first member
+// that has one of these names, without looking behind it; "": there is none, or the object is
+// malformed before it.
+std::string_view first_member(std::string_view text,
+                              std::initializer_list<std::string_view> names = {});
 
 // The same of what lies within another span: `outer` is a span of the file, `use` gets spans of the
 // file too. Error for text that is no array.

@@ -34,10 +34,14 @@ std::string_view context_of(const RowSpan& paragraph, const std::string& file) {
   return context;
 }
 
+std::string_view without_blanks_behind(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+}
+
 // Whether an object is a row of one question; false: it holds questions, or is neither.
 bool is_question(std::string_view object) {
   const std::string_view first =
-      first_member_of(object, {"data", "paragraphs", "question", "context", "answers"});
+      first_member(object, {"data", "paragraphs", "question", "context", "answers"});
   return !first.empty() && first != "data" && first != "paragraphs";
 }
 
@@ -50,7 +54,7 @@ bool begins_with_question(std::string_view text) {
 void for_each_question(std::string_view text, const std::string& file,
                        const std::function<void(const QuestionSpan&)>& use) {
   const auto of_row = [&](const RowSpan& row) {
-    use({"", row.text, row.line, {.begin = row.begin, .inside = 0}});
+    use({"", without_blanks_behind(row.text), row.line, {.begin = row.begin, .inside = 0}});
   };
   if (begins_with_question(text)) return for_each_span(text, spans_of(text), file, of_row);
   const auto of_paragraph = [&](const RowSpan& paragraph) {
@@ -75,7 +79,7 @@ QuestionSpan question_at(std::string_view text, const RowPlace& place, const std
   if (place.inside == 0) {
     const std::string_view whole = without_byte_order_mark(text);
     const Spans spans = begins_with_question(whole) ? spans_of(whole) : Spans::kElements;
-    return {"", span_at(text.substr(place.begin), spans), 1, place};
+    return {"", without_blanks_behind(span_at(text.substr(place.begin), spans)), 1, place};
   }
   const RowSpan paragraph = {span_at(text.substr(place.begin), Spans::kElements), 1, place.begin};
   return {context_of(paragraph, file),

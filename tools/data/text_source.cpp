@@ -58,12 +58,15 @@ RowParts parts_of_row(const Json& row, const std::string& where, const TextOptio
   return {.text = field_of(row, where, options.field), .cue = "", .answer = ""};
 }
 
-// Of an array of JSON an element may be a text instead of an object: the field `text` of a row. A
-// row that is an array has the fields 0, 1, ...
-Json row_of_json(std::string_view text, Spans spans, const std::string& where) {
-  Json row = parse_json_row(text, where);
+// Of an array of JSON an element may be a text instead of an object: the field `text` of a row. For
+// a template a row that is an array has the fields 0, 1, ..., and numbers are as they are spelled.
+Json row_of_json(std::string_view text, Spans spans, const std::string& where,
+                 const TextOptions& options) {
+  const bool filled = options.row_template != nullptr;
+  Json row = parse_json_row(text, where, filled ? Numbers::kSpelled : Numbers::kValues);
   Json out = Json::object();
-  if (row.is_array()) {
+  if (filled && row.is_array() &&
+      std::none_of(row.begin(), row.end(), [](const Json& field) { return field.is_object(); })) {
     for (size_t i = 0; i < row.size(); ++i) out[std::to_string(i)] = row[i];
     return out;
   }
@@ -135,7 +138,7 @@ class RowWalk {
     }
     const auto use_span = reading(use, [&](std::string_view row, const std::string& where) {
       if (format_ == TextFormat::kText) return RowParts{.text = text_of_line(row, options_.lines)};
-      return parts_of_row(row_of_json(row, spans_, where), where, options_);
+      return parts_of_row(row_of_json(row, spans_, where, options_), where, options_);
     });
     const bool all_lines = format_ == TextFormat::kText && options_.lines == Lines::kAll;
     if (all_lines) return for_each_raw_line(text_, use_span);
@@ -287,7 +290,7 @@ RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOp
     return parts_of_row(table.row_of(table.record_at(rest), where), where, options);
   }
   const Spans spans = spans_of(text);
-  return parts_of_row(row_of_json(span_at(rest, spans), spans, where), where, options);
+  return parts_of_row(row_of_json(span_at(rest, spans), spans, where, options), where, options);
 }
 
 std::string to_jsonl(const std::vector<SkippedRow>& rows) {

@@ -40,7 +40,7 @@ namespace fsdp::data {
 namespace {
 
 constexpr char kMagic[8] = {'F', 'S', 'D', 'P', 'T', 'O', 'K', '\n'};
-constexpr uint32_t kVersion = 4;  // one more where the same texts become other tokens, or an error
+constexpr uint32_t kVersion = 5;  // one more where the same texts become other tokens, or an error
 constexpr size_t kBlock = 16384;  // tokens
 constexpr size_t kBytesOfToken = 8;  // of a text, about, at most
 static_assert(std::endian::native == std::endian::little);

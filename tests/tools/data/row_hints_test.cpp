@@ -51,6 +51,11 @@ TEST_CASE("row hints: columns in the place of rows, as pandas and datasets write
   }
 }
 
+TEST_CASE("row hints: zero bytes at the end") {
+  CHECK(hint(std::string_view("{\"text\": \"a\"}\n\0\0", 16)) ==
+        "byte 14 is zero, as where a loss of power, or a full disk, cut a file");
+}
+
 TEST_CASE("row hints: formats by the names of fields") {
   CHECK(hint(R"({"question": "q", "answers": {"text": [], "answer_start": []}})", true) ==
         "its rows look like SQuAD's: data.format: squad");

@@ -14,7 +14,7 @@ namespace fsdp::data {
 namespace {
 
 RowParts filled(std::string_view text, std::string_view row) {
-  return RowTemplate(text, "t").fill(parse_json_row(row, "r:1"), "r:1");
+  return RowTemplate(text, "t").fill(parse_json_row(row, "r:1", Numbers::kSpelled), "r:1");
 }
 
 TEST_CASE("Alpaca's prompts with and without an input; the response is the answer") {

@@ -84,6 +84,9 @@ TEST_CASE_FIXTURE(Fixture, "what else of a folder would be data") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "what datasets' save_to_disk wrote") {
+  for (const char* name : {"one", "all", "all/train"}) {
+    std::filesystem::create_directory(folder / name);
+  }
   folder.write("one/state.json", "{}");
   folder.write("one/data-00000-of-00001.arrow", "\xff\xff\xff\xff");
   folder.write("all/dataset_dict.json", "{}");

@@ -99,7 +99,7 @@ TEST_CASE("rows of another form") {
   CHECK(refusal("a.jsonl", "{}") == "a.jsonl:1: no field \"text\" (fields: none)");
   CHECK(refusal("a.jsonl", "{\"text\": 5}") ==
         "a.jsonl:1: field \"text\": expected a string, got number");
-  CHECK(refusal("a.jsonl", "[1]") == "a.jsonl:1: no field \"text\" (fields: 0)");
+  CHECK(refusal("a.jsonl", "[1]") == "a.jsonl:1: expected an object, got array");
   CHECK(refusal("a.jsonl", "\n \n") == "a.jsonl: no rows");
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("Alpaca's rows: what is wrong with them, and which can be skipped") {
       {"{\"instruction\": \"a\"}", "no field \"output\" (fields: instruction)"},
       {"{\"instruction\": \"a\", \"output\": null, \"input\": null}",
        "field \"output\": expected a text, got null"},
-      {"[{}]", "no field \"instruction\" (fields: 0)"},
+      {"[{}]", "expected an object, got array"},
       {"{\"instruction\": }", "malformed JSON: "},
       {"", "malformed JSON: "},  // a comma at the end
       {"\"\xff\"", "invalid UTF-8: byte 0xff at offset "}};
