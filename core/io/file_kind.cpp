@@ -55,7 +55,8 @@ constexpr std::array<Kind, 24> kKinds = {{
     {"/data.pkl"sv, 0, "tensors of torch.save (a zip with a pickle in it)", "", "", false,
      kOfTorch},
     {".npy"sv, 0, "arrays of NumPy (.npz)", "", "", false, kOfNumpy},
-    {"PK\x03\x04"sv, 0, "an archive of zip (as .xlsx, .docx and .npz are)", "unzip FILE", "", true},
+    {"PK\x03\x04"sv, 0, "an archive of zip (as .xlsx, .docx and files of torch.save are)",
+     "unzip FILE", "", true},
     {"\x80"sv, 0, "a pickle of Python (as older versions of torch.save write)", "", "", false,
      kOfTorch},
     {"ustar"sv, 257, "an archive of tar", "tar -xf FILE", "", true},
@@ -110,9 +111,8 @@ bool has_zeros(std::string_view text, size_t place) {
 }
 
 bool fits(const Kind& kind, std::string_view bytes) {
-  if (kind.begin == "/data.pkl" || kind.begin == ".npy") {
-    return first_in_zip(bytes).ends_with(kind.begin);
-  }
+  const bool in_zip = kind.begin == "/data.pkl" || kind.begin == ".npy";
+  if (in_zip) return first_in_zip(bytes).ends_with(kind.begin);
   if (bytes.size() < kind.at || bytes.substr(kind.at, kind.begin.size()) != kind.begin)
     return false;
   if (kind.begin == "\x80") return bytes.size() > 1 && bytes[1] >= 2 && bytes[1] <= 5;
@@ -132,6 +132,10 @@ const Kind* kind_of(std::string_view bytes) {
 std::string replaced(std::string text, std::string_view word, const std::string& by) {
   const size_t at = text.find(word);
   return at == std::string::npos ? text : text.replace(at, word.size(), by);
+}
+
+std::string folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path().string() : ".";
 }
 
 // The command of a kind for this file. What must keep its name takes the place of FILE at the end.
@@ -155,11 +159,12 @@ std::string command_for(const Kind& kind, const fs::path& file, Wanted wanted) {
   if (wanted != Wanted::kText && command.find("OUT") != std::string::npos) {
     command += fmt::format(" && mv {} {}", out, shell_word(file.string()));
   }
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  command = replaced(command, "OUT", out);
-  command = replaced(command, "FILE", shell_word(file.string()));
-  command = replaced(command, "FOLDER", shell_word(folder.string()));
-  return replaced(command, "NAME", shell_word(file.filename().string()));
+  // From the last word to the first: a name may hold such a word.
+  if (command.find("FILE") == command.npos) {
+    command = replaced(command, "NAME", shell_word(file.filename().string()));
+    return replaced(command, "FOLDER", shell_word(folder_of(file)));
+  }
+  return replaced(replaced(command, "OUT", out), "FILE", shell_word(file.string()));
 }
 
 std::string name_of(Wanted wanted) {
@@ -177,11 +182,10 @@ std::string text_of(const Kind& kind, const fs::path& file, Wanted wanted) {
 
 // What brings a file of the hub.
 std::string fetched(const fs::path& file) {
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   return fmt::format(
       "fetch the file again: hf download ORG/NAME {} --local-dir {} (where the model needs a "
       "login, after hf auth login)",
-      shell_word(file.filename().string()), shell_word(folder.string()));
+      shell_word(file.filename().string()), shell_word(folder_of(file)));
 }
 
 std::string_view without_mark_and_blanks(std::string_view text) {

@@ -37,7 +37,7 @@ TEST_CASE("file kind: weights that are something else, with the command that mak
       {zip_of("other.txt"), "an archive of zip", "unzip 'm d/model.safetensors'"},
       {"GGUF\3", "llama.cpp", "'m d' model.safetensors"},
       {"\x89HDF\r\n\x1a\n", "HDF5", "from_tf=True"},
-      {std::string(257, '\0') + "ustar", "an archive of tar", "tar -xf "},
+      {std::string(257, '\0').append("ustar"), "an archive of tar", "tar -xf "},
       {"\x1f\x8b\x08", "gzip",
        "gzip -dc 'm d/model.safetensors' > 'm d/model.unpacked.safetensors' && mv "
        "'m d/model.unpacked.safetensors' 'm d/model.safetensors'"},
@@ -55,6 +55,11 @@ TEST_CASE("file kind: weights that are something else, with the command that mak
     CHECK(contains(error, name));
     CHECK(contains(error, advice));
   }
+  // Words of the commands within the names of files.
+  CHECK(other_kind("GGUF", "NAME/FOLDER.gguf", Wanted::kWeights).ends_with(" NAME FOLDER.gguf"));
+  CHECK(other_kind("\x80\x02", "OUT/FILE.bin", Wanted::kWeights)
+            .ends_with(" OUT/FILE.bin OUT/FILE.converted.bin && mv OUT/FILE.converted.bin "
+                       "OUT/FILE.bin"));
   CHECK(is_pickle(zip_of("model/data.pkl")));
   CHECK(is_pickle("\x80\x04"));
   CHECK_FALSE(is_pickle(zip_of("a.npy")));
