@@ -25,11 +25,19 @@ void add(CallTotals& sum, const CallTotals& more) {
   }
 }
 
+// Of "step 12": "step".
+std::string without_number(const std::string& phase) {
+  const size_t last = phase.find_last_not_of("0123456789");
+  const bool counted = last != phase.npos && last + 1 < phase.size() && phase[last] == ' ';
+  return counted ? phase.substr(0, last) : phase;
+}
+
 }  // namespace
 
 HostPhase HostPhase::of(const std::vector<std::string>& open) {
   if (open.empty()) return {};
-  return {.whole = fmt::format("{}", fmt::join(open, ", ")), .innermost = open.back()};
+  return {.whole = fmt::format("{}", fmt::join(open, ", ")),
+          .innermost = without_number(open.back())};
 }
 
 std::string CallRecord::what() const {
@@ -92,7 +100,7 @@ void CollectiveRing::finish(int64_t sequence) {
 // Messages between hosts are left out: the hosts run ahead of the streams, one more than another.
 void CollectiveRing::add_wait(const CallRecord& call) {
   if (call.phase.innermost.empty() || call.dtype.empty() || call.started_ns == 0) return;
-  std::deque<PhaseWait>& kept = waits_[call.phase.innermost];
+  std::deque<PhaseWait>& kept = waits_of(call.phase.innermost);
   if (kept.empty() || kept.back().phase.whole != call.phase.whole) {
     if (kept.size() == kWaits) kept.pop_front();
     kept.push_back({.phase = call.phase, .begin_ns = call.started_ns});
@@ -101,6 +109,16 @@ void CollectiveRing::add_wait(const CallRecord& call) {
   ++wait.calls;
   wait.wait_ns += call.done_ns - call.started_ns;
   wait.end_ns = call.done_ns;
+}
+
+// However many names callers give their phases: the kind whose last wait is over longest goes.
+std::deque<PhaseWait>& CollectiveRing::waits_of(const std::string& kind) {
+  if (waits_.size() == kKinds && !waits_.contains(kind)) {
+    waits_.erase(std::min_element(waits_.begin(), waits_.end(), [](const auto& a, const auto& b) {
+      return a.second.back().end_ns < b.second.back().end_ns;
+    }));
+  }
+  return waits_[kind];
 }
 
 RingSnapshot CollectiveRing::snapshot() const {

@@ -25,7 +25,7 @@ enum class CallState : uint8_t {
 // What the host of a rank is at: "step 12, backward", and the innermost part of it, "backward".
 struct HostPhase {
   std::string whole = {};
-  std::string innermost = {};
+  std::string innermost = {};  // without the number that counts it: of "step 12" it is "step"
 
   static HostPhase of(const std::vector<std::string>& open);  // the outermost first
 };
@@ -91,6 +91,7 @@ class HostPhaseNote {
 class CollectiveRing {
  public:
   static constexpr size_t kCapacity = 256;  // calls
+  static constexpr size_t kKinds = 16;      // kinds of phases: those that came last
   static constexpr size_t kWaits = 32;      // phases of a kind whose waits are kept
 
   CollectiveRing(std::string name, std::vector<int> members, int ordinal,
@@ -112,6 +113,7 @@ class CollectiveRing {
  private:
   CallRecord* find(int64_t sequence);  // null: forgotten
   void add_wait(const CallRecord& call);
+  std::deque<PhaseWait>& waits_of(const std::string& kind);
 
   const std::string name_;
   const std::vector<int> members_;
@@ -120,9 +122,9 @@ class CollectiveRing {
   mutable std::mutex mutex_;                          // of what follows
   std::vector<CallRecord> records_;                   // call n at n % kCapacity
   int64_t issued_ = 0;
-  uint64_t hash_ = 0;  // of all calls issued
-  CallTotals totals_;
-  std::map<std::string, std::deque<PhaseWait>> waits_;  // by the innermost phase
+  uint64_t hash_ = 0;                                   // of all calls issued
+  CallTotals totals_;                                   // kinds are names in the code
+  std::map<std::string, std::deque<PhaseWait>> waits_;  // by the innermost phase; at most kKinds
 };
 
 // All rings of one rank. They outlive their communicators: who reports an error often does so after
@@ -147,10 +149,11 @@ class CollectiveRings {
  private:
   const std::shared_ptr<WorkProgress> progress_;
   const std::shared_ptr<HostPhaseNote> phase_ = std::make_shared<HostPhaseNote>();
-  mutable std::mutex mutex_;  // of what follows
-  std::vector<std::shared_ptr<CollectiveRing>> rings_;
-  CallTotals dropped_;                                             // of rings that were dropped
-  std::map<std::pair<std::string, std::vector<int>>, int> added_;  // how many, by name and members
+  mutable std::mutex mutex_;                            // of what follows
+  std::vector<std::shared_ptr<CollectiveRing>> rings_;  // kCapacity and those in use beyond it
+  CallTotals dropped_;                                  // of rings that were dropped
+  // How many, by name and members: of these there are as many as a session makes.
+  std::map<std::pair<std::string, std::vector<int>>, int> added_;
 };
 
 }  // namespace fsdp::comm

@@ -120,9 +120,9 @@ class AbortList {
  private:
   std::optional<JobAbort> found(int rank) const;  // by another rank than this one
   mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<GroupState>> groups_;
-  std::optional<JobAbort> heard_;    // the first
-  std::optional<JobAbort> aborted_;  // all groups
+  std::vector<std::weak_ptr<GroupState>> groups_;  // add() drops those that are gone
+  std::optional<JobAbort> heard_;                  // the first
+  std::optional<JobAbort> aborted_;                // all groups
 };
 
 }  // namespace fsdp::comm

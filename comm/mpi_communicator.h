@@ -58,10 +58,10 @@ class MpiCommunicator final : public HostCommunicator {
   void note(std::string reason);
 
   std::shared_ptr<MpiJob> job_;
-  std::shared_ptr<MpiGroup> control_;  // host thread only; collectives have their own
-  std::optional<HostGroup> group_;     // absent when the group does not run on shared memory
-  std::vector<Registered> registered_;
-  uint64_t windows_ = 0;  // made or refused so far: the same on all ranks
+  std::shared_ptr<MpiGroup> control_;   // host thread only; collectives have their own
+  std::optional<HostGroup> group_;      // absent when the group does not run on shared memory
+  std::vector<Registered> registered_;  // register_window() drops those that are gone
+  uint64_t windows_ = 0;                // made or refused so far: the same on all ranks
 };
 
 }  // namespace fsdp::comm

@@ -49,7 +49,7 @@ class Trace {
 
  private:
   mutable std::mutex mutex_;
-  std::vector<TraceEvent> events_;
+  std::vector<TraceEvent> events_;  // grow until who attached it takes it off
   std::vector<TraceSample> samples_;
   std::atomic<int64_t> sequence_{0};
 };

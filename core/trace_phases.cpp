@@ -6,12 +6,17 @@
 #include <limits>
 
 namespace fsdp {
+namespace {
+
+constexpr size_t kNotRecorded = std::numeric_limits<size_t>::max();
+
+}  // namespace
 
 size_t TracePhases::begin(std::string name) {
   open_.push_back(name);
   if (marks_) marks_->begin_phase(name);
   if (listener_) listener_(open_);
-  if (!trace_) return 0;
+  if (!trace_ || !recorded_) return kNotRecorded;
   phases_.push_back(
       {std::move(name), trace_->next_sequence(), std::numeric_limits<int64_t>::max()});
   return phases_.size() - 1;
@@ -22,7 +27,7 @@ void TracePhases::end(size_t phase) {
   open_.pop_back();
   if (marks_) marks_->end_phase();
   if (listener_ && std::uncaught_exceptions() == 0) listener_(open_);
-  if (trace_) phases_.at(phase).last = trace_->next_sequence();
+  if (phase != kNotRecorded) phases_.at(phase).last = trace_->next_sequence();
 }
 
 void TracePhases::set_marks(PhaseMarks* marks) {

@@ -37,6 +37,8 @@ class TracePhases {
   // From now on, and of the phases that have begun; null: nobody. It must outlive them.
   void set_marks(PhaseMarks* marks);
   std::string innermost() const;  // of those that have begun and not ended; "": none
+  // Phases that begin from now on are none of the timeline.
+  void end_timeline() { recorded_ = false; }
   // Records all phases in the trace. Call it once, after the streams have run all issued work.
   void record();
 
@@ -50,7 +52,8 @@ class TracePhases {
   Listener listener_;
   PhaseMarks* marks_ = nullptr;
   std::vector<std::string> open_;
-  std::vector<Phase> phases_;  // of the trace
+  std::vector<Phase> phases_;  // of the trace, until end_timeline()
+  bool recorded_ = true;
 };
 
 // A phase while alive; nothing without phases.

@@ -1,14 +1,19 @@
 // Keys of adapter_config.json, tensors of adapter_model.safetensors.
 #include "models/adapter_folder.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 
 #include "core/io/config_keys.h"
 #include "core/io/file.h"
+#include "core/io/file_kind.h"
 #include "core/io/hub_files.h"
+#include "core/io/patience.h"
 #include "core/io/safetensors.h"
 #include "core/text/listed.h"
+#include "core/text/shell_word.h"
 #include "models/causal_lm.h"
 #include "models/ignored_keys.h"
 #include "models/names.h"
@@ -34,6 +39,45 @@ void refuse_unknown(const ConfigKeys& keys, const Json& json) {
   }
 }
 
+// How training began. What changes only A and B is past; what takes a part of the base's weights
+// into them makes W + B A of the base that is on the disk another model. PEFT computes this part
+// again where it can; its save_pretrained(path_initial_model_for_weight_conversion) makes a plain
+// LoRA of the adapter, and writes true here.
+void refuse_changed_base(const ConfigKeys& keys, const Json& json) {
+  if (!keys.has("init_lora_weights") || json.at("init_lora_weights").is_boolean()) return;
+  std::string how = keys.get<std::string>("init_lora_weights");
+  std::transform(how.begin(), how.end(), how.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string method = how.substr(0, how.find("_niter_"));
+  if (method == "gaussian" || method == "orthogonal" || method == "eva" || method == "mica") return;
+  const bool computed_again = how == "pissa" || how == "olora" || how == "loftq";
+  const bool known = computed_again || method == "pissa" || how == "corda" || how == "lora_ga";
+  FSDP_CHECK(known, "{}: init_lora_weights: \"{}\" is not supported by this build", keys.where(),
+             how);
+  fail(
+      "{}: init_lora_weights: \"{}\" is not supported by this build: training began with a base "
+      "that this method had changed, which the base on the disk is not; {}",
+      keys.where(), how,
+      computed_again
+          ? "in Python, PeftModel.from_pretrained(BASE, ADAPTER).merge_and_unload()"
+            ".save_pretrained(\"NEW\") makes a model of both"
+          : "the program that trained the adapter makes a plain LoRA of it with save_pretrained("
+            "..., path_initial_model_for_weight_conversion=...)");
+}
+
+// mlx-lm gives its folders the names that PEFT has, and other keys and tensors.
+void refuse_adapter_of_mlx(const ConfigKeys& keys, const Json& json) {
+  const bool is_peft = json.contains("peft_type");
+  if (is_peft || !(json.contains("fine_tune_type") || json.contains("lora_parameters"))) return;
+  const fs::path folder = fs::path(keys.where()).parent_path();
+  const Json* const model = json.find("model");
+  const std::string base = model && model->is_string() ? model->text() : "BASE";
+  fail(
+      "{}: an adapter of mlx-lm (fine_tune_type and lora_parameters, no peft_type), and not of "
+      "PEFT; mlx_lm.fuse --model {} --adapter-path {} --save-path NEW makes a model of both",
+      keys.where(), shell_word(base), shell_word(folder.empty() ? "." : folder.string()));
+}
+
 void refuse_other_kinds(const ConfigKeys& keys, const Json& json) {
   const auto refuse_unless_one_of = [&](const char* key, std::initializer_list<Json> known) {
     if (keys.absent(key)) return;
@@ -42,12 +86,12 @@ void refuse_other_kinds(const ConfigKeys& keys, const Json& json) {
     }
     fail("{}: {}: {} is not supported by this build", keys.where(), key, json.at(key).dump());
   };
+  refuse_adapter_of_mlx(keys, json);
   FSDP_CHECK(keys.has("peft_type"), "{}: peft_type: missing; expected \"LORA\"", keys.where());
   refuse_unless_one_of("peft_type", {"LORA"});
   refuse_unless_one_of("task_type", {nullptr, "CAUSAL_LM"});  // the others have another head
   refuse_unless_one_of("bias", {"none"});
-  // How training began. The others change the base's weights too.
-  refuse_unless_one_of("init_lora_weights", {true, false, "gaussian", "orthogonal", "eva"});
+  refuse_changed_base(keys, json);
 }
 
 // A list of names, or one regular expression.
@@ -183,10 +227,10 @@ std::string adapter_base(const fs::path& folder) {
     const fs::path found = snapshot_in(place);
     if (is_named(found / "config.json")) return found.string();
   }
-  fail(
+  fail_missing(fmt::format(
       "{}: base_model_name_or_path: \"{}\": no such folder with a config.json: --base FOLDER says "
-      "where the model is that the adapter belongs to (of fsdp train: --model FOLDER)",
-      (folder / kAdapterConfigFile).string(), base);
+      "where the model is that the adapter belongs to (of fsdp train: --model FOLDER){}",
+      (folder / kAdapterConfigFile).string(), base, how_to_fetch(base)));
 }
 
 // ---------------------------------------------------------------------------- Tensors
@@ -227,7 +271,11 @@ void check_tensors(const SafetensorsFile& file, const std::map<std::string, Shap
 void check_weights_file(const fs::path& folder) {
   if (is_named(folder / kAdapterWeightsFile)) return;
   const fs::path pickle = folder / "adapter_model.bin";
-  FSDP_CHECK(!fs::exists(pickle),
+  const bool there = fs::exists(pickle);
+  const std::string bytes = there ? read_file(pickle) : "";
+  const std::string other = is_pickle(bytes) ? "" : other_kind(bytes, pickle, Wanted::kWeights);
+  FSDP_CHECK(!there || other.empty(), "{}: {}", pickle.string(), other);
+  FSDP_CHECK(!there,
              "{}: a pickle, which is not read; in Python, safetensors.torch.save_file(torch.load("
              "{}, map_location=\"cpu\", weights_only=True), {}) makes the file that is read",
              pickle.string(), Json(pickle.string()).dump({.replace = true}),

@@ -121,8 +121,8 @@ std::string torch_name(DType dtype);  // "bfloat16"
 // Checks extents against each other; Error names the field. Called by both ways to make a config.
 void validate(const ModelConfig& config);
 
-// Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... or a name of the same model
-// on Hugging Face's hub, "gpt2", "meta-llama/Llama-3.1-8B". Error lists the names.
+// Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... Error for a name of the hub
+// ("gpt2", "meta-llama/Llama-3.1-8B"), too: hub_names.h has what else a name may mean.
 ModelConfig preset(const std::string& name);
 // The preset's own name, where `name` is that or the hub's; "": neither.
 std::string preset_named(const std::string& name);

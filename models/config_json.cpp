@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/io/file.h"
+#include "core/io/patience.h"
 #include "models/family.h"
 
 namespace fsdp::models {
@@ -76,7 +77,7 @@ ModelConfig read_keys(const ConfigKeys& keys) {
     return config;
   } catch (const Error& error) {
     const std::string what = error.what();
-    fail("{}", what.starts_with(path) ? what : path + ": " + what);
+    fail_like(error, what.starts_with(path) ? what : path + ": " + what);
   }
 }
 

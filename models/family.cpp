@@ -4,6 +4,8 @@
 #include <array>
 
 #include "core/error.h"
+#include "core/io/hub_files.h"
+#include "models/hub_names.h"
 
 namespace fsdp::models {
 
@@ -38,10 +40,9 @@ std::vector<std::string> preset_names() {
 }
 
 ModelConfig preset(const std::string& name) {
-  const std::string own_name = preset_named(name);
   for (const Family* family : families()) {
     for (const Preset& p : family->presets) {
-      if (own_name != p.name) continue;
+      if (name != p.name) continue;
       ModelConfig config = family_defaults(std::string(family->name));
       config.vocabulary = p.vocabulary;
       config.hidden = p.hidden;
@@ -55,8 +56,8 @@ ModelConfig preset(const std::string& name) {
       return config;
     }
   }
-  if (const std::string near = near_preset(name); !near.empty()) {
-    fail("preset: unknown name \"{}\"; the nearest is {}", name, near);
+  if (const std::string near = nearest_preset(name); !near.empty()) {
+    fail("preset: unknown name \"{}\"; {}{}", name, near, how_to_fetch(name));
   }
   fail("preset: expected one of {}, got \"{}\"", fmt::join(preset_names(), ", "), name);
 }

@@ -1,8 +1,13 @@
 // What the presets are called on Hugging Face's hub.
+#include "models/hub_names.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 
+#include <fmt/format.h>
+
+#include "core/io/hub_files.h"
 #include "core/text/similar_names.h"
 #include "models/config.h"
 
@@ -117,9 +122,26 @@ std::string near_preset(const std::string& name) {
   return with_organisation ? near_preset(name.substr(slash + 1)) : "";
 }
 
-std::string preset_named(const std::string& name) {
+bool is_preset(const std::string& name) {
   const std::vector<std::string> presets = preset_names();
-  if (std::find(presets.begin(), presets.end(), name) != presets.end()) return name;
+  return std::find(presets.begin(), presets.end(), name) != presets.end();
+}
+
+std::string nearest_preset(const std::string& name) {
+  const std::string near = near_preset(name), preset = preset_named(near);
+  if (near.empty()) return "";
+  return "the nearest preset is " + preset +
+         (preset == near ? "" : fmt::format(" ({} on the hub)", near));
+}
+
+std::string instead_of(const std::string& folder) {
+  const std::string near = nearest_preset(folder);
+  return (near.empty() ? "" : fmt::format("; {}, which has no weights", near)) +
+         how_to_fetch(folder);
+}
+
+std::string preset_named(const std::string& name) {
+  if (is_preset(name)) return name;
   const size_t slash = name.find('/');
   const std::string_view model =
       std::string_view(name).substr(slash == std::string::npos ? 0 : slash + 1);

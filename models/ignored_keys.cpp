@@ -8,6 +8,7 @@
 namespace fsdp::models {
 namespace {
 
+constexpr std::string_view kBeginning = "says how training began, as init_lora_weights does";
 constexpr std::string_view kOrigin = "says where the file comes from";
 constexpr std::string_view kOutputs = "says what transformers' classes return besides the logits";
 constexpr std::string_view kClassifier = "belongs to a head that classifies";
@@ -146,10 +147,13 @@ constexpr auto kGeneration = [] {
 
 constexpr std::array kAdapter = {
     IgnoredKey{"auto_mapping", kOrigin},
+    IgnoredKey{"corda_config", kBeginning},
     IgnoredKey{"ensure_weight_tying", "is about modules_to_save, which is refused"},
-    IgnoredKey{"eva_config", "says how training began"},
+    IgnoredKey{"eva_config", kBeginning},
     IgnoredKey{"fan_in_fan_out", "is the layout of the base's weights; PEFT corrects a wrong one"},
     IgnoredKey{"inference_mode", "freezes the adapter in PEFT; the command says what is trained"},
+    IgnoredKey{"loftq_config", kBeginning},
+    IgnoredKey{"lora_ga_config", kBeginning},
     IgnoredKey{"megatron_core", "names a module that megatron_config, which is refused, would use"},
     IgnoredKey{"peft_version", kOrigin},
     IgnoredKey{"qalora_group_size", "belongs to use_qalora, which is refused"},

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -17,6 +19,7 @@
 
 #include "core/error.h"
 #include "core/io/hub_files.h"
+#include "core/io/patience.h"
 
 namespace fsdp {
 namespace {
@@ -30,6 +33,53 @@ void check_call(bool done, const std::filesystem::path& path, std::string_view w
   const int code = errno;
   throw SystemError(
       fmt::format("{}: {}: {}", path.string(), what, std::generic_category().message(code)), code);
+}
+
+// The call, made again after each signal: file systems of a network let one end any call, not only
+// those that POSIX names.
+template <typename Call>
+auto uninterrupted(const Call& call) {
+  for (;;) {
+    const auto result = call();
+    if (result != decltype(result)(-1) || errno != EINTR) return result;
+  }
+}
+
+int open_file(const std::filesystem::path& path, int flags) {
+  return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
+}
+
+int status_of(const std::filesystem::path& path, struct stat& status) {
+  return uninterrupted([&] { return ::stat(path.c_str(), &status); });
+}
+
+int make_folder(const std::filesystem::path& path) {
+  return uninterrupted([&] { return ::mkdir(path.c_str(), 0777); });
+}
+
+int rename_file(const std::filesystem::path& from, const std::filesystem::path& to) {
+  return uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); });
+}
+
+// Waits for nobody.
+int lock_file(int descriptor) {
+  return uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); });
+}
+
+int sync_descriptor(int descriptor) {
+  return uninterrupted([&] { return ::fsync(descriptor); });
+}
+
+// Where a call does less than was asked for, the rest is another call.
+void write_all(int descriptor, std::string_view bytes, off_t offset,
+               const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t n =
+        uninterrupted([&] { return ::pwrite(descriptor, bytes.data(), bytes.size(), offset); });
+    check_call(n >= 0, path, "cannot write");
+    bytes.remove_prefix(static_cast<size_t>(n));
+    offset += n;
+  }
 }
 
 // A descriptor that closes itself; for the paths that may throw.
@@ -57,7 +107,7 @@ void check_regular(const std::filesystem::path& path, mode_t mode) {
 // took the file's place meanwhile would wait for a writer; reading a file does not change.
 void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
+  if (status_of(path, status) != 0) {
     const int code = errno;
     const std::string link = broken_link(path);
     if (!link.empty()) throw SystemError(fmt::format("{}: {}", path.string(), link), code);
@@ -65,9 +115,10 @@ void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
     check_call(false, path, "cannot open");
   }
   check_regular(path, status.st_mode);
-  file.descriptor.value = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  file.descriptor.value = open_file(path, O_RDONLY | O_NONBLOCK);
   check_call(file.descriptor.value >= 0, path, "cannot open");
-  check_call(::fstat(file.descriptor.value, &status) == 0, path, "cannot inspect");
+  const int inspected = uninterrupted([&] { return ::fstat(file.descriptor.value, &status); });
+  check_call(inspected == 0, path, "cannot inspect");
   check_regular(path, status.st_mode);
   file.size = static_cast<size_t>(status.st_size);
 }
@@ -80,17 +131,18 @@ bool is_unsupported(int error) {
 // A name is on the disk when its folder is.
 void sync_folder(const std::filesystem::path& given) {
   const std::filesystem::path folder = given.empty() ? "." : given;
-  const Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  const Descriptor descriptor{open_file(folder, O_RDONLY | O_DIRECTORY)};
   // Who may not read a folder may still write into it.
   if (descriptor.value < 0 && errno == EACCES) return;
   check_call(descriptor.value >= 0, folder, "cannot open");
-  check_call(::fsync(descriptor.value) == 0 || is_unsupported(errno), folder, "cannot write");
+  check_call(sync_descriptor(descriptor.value) == 0 || is_unsupported(errno), folder,
+             "cannot write");
 }
 
 // Whether there is something of that name, which has one of these kinds.
 bool is_kind(const std::filesystem::path& path, mode_t kinds) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0) return kinds == 0 || (status.st_mode & S_IFMT) == kinds;
+  if (status_of(path, status) == 0) return kinds == 0 || (status.st_mode & S_IFMT) == kinds;
   check_call(errno == ENOENT || errno == ENOTDIR, path, "cannot inspect");
   return false;
 }
@@ -102,12 +154,17 @@ bool is_folder(const std::filesystem::path& path) { return is_kind(path, S_IFDIR
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+  DIR* opened = nullptr;
+  do {
+    opened = ::opendir(folder.c_str());
+  } while (!opened && errno == EINTR);
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opened, ::closedir);
   if (!open && (errno == ENOENT || errno == ENOTDIR)) return names;
   check_call(open != nullptr, folder, "cannot open");
   for (;;) {
     errno = 0;
     const dirent* const entry = ::readdir(open.get());
+    if (!entry && errno == EINTR) continue;
     check_call(entry || errno == 0, folder, "cannot list");
     if (!entry) break;
     const std::string_view name = entry->d_name;
@@ -123,8 +180,9 @@ std::string read_file(const std::filesystem::path& path) {
   std::string content(file.size, '\0');
   size_t done = 0;
   while (done < content.size()) {
-    const ssize_t n = ::read(file.descriptor.value, content.data() + done, content.size() - done);
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted([&] {
+      return ::read(file.descriptor.value, content.data() + done, content.size() - done);
+    });
     check_call(n >= 0, path, "cannot read");
     if (n == 0) break;  // became shorter meanwhile
     done += static_cast<size_t>(n);
@@ -139,16 +197,16 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
     check_call(descriptor_ >= 0 || errno == EEXIST, path_, "cannot create");
   }
-  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // for is_abandoned()
+  lock_file(descriptor_);  // for is_abandoned()
 }
 
 bool is_abandoned(const std::filesystem::path& temporary) {
   // To write: NFS makes a lock of a range of it, which needs that.
-  const Descriptor file{::open(temporary.c_str(), O_RDWR | O_CLOEXEC)};
-  return file.value >= 0 && ::flock(file.value, LOCK_EX | LOCK_NB) == 0;
+  const Descriptor file{open_file(temporary, O_RDWR)};
+  return file.value >= 0 && lock_file(file.value) == 0;
 }
 
 AtomicFile::~AtomicFile() {
@@ -173,8 +231,8 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::write_through(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n =
+        uninterrupted([&] { return ::write(descriptor_, bytes.data(), bytes.size()); });
     check_call(n >= 0, path_, "cannot write");
     bytes.remove_prefix(static_cast<size_t>(n));
   }
@@ -182,22 +240,16 @@ void AtomicFile::write_through(std::string_view bytes) {
 
 void AtomicFile::write_at(size_t offset, const void* data, size_t bytes) {
   FSDP_CHECK(descriptor_ >= 0, "{}: write after commit", path_.string());
-  std::string_view rest(static_cast<const char*>(data), bytes);
-  while (!rest.empty()) {
-    const ssize_t n = ::pwrite(descriptor_, rest.data(), rest.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    check_call(n >= 0, path_, "cannot write");
-    rest.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<size_t>(n);
-  }
+  write_all(descriptor_, {static_cast<const char*>(data), bytes}, static_cast<off_t>(offset),
+            path_);
 }
 
 void AtomicFile::commit() {
   FSDP_CHECK(descriptor_ >= 0, "{}: commit twice", path_.string());
   write_through(pending_);
   pending_.clear();
-  check_call(::fsync(descriptor_) == 0, path_, "cannot write");
-  check_call(::rename(temporary_.c_str(), path_.c_str()) == 0, path_,
+  check_call(sync_descriptor(descriptor_) == 0, path_, "cannot write");
+  check_call(rename_file(temporary_, path_) == 0, path_,
              fmt::format("cannot rename {} to it", temporary_.filename().string()));
   ::close(std::exchange(descriptor_, -1));
   sync_folder(path_.parent_path());
@@ -210,42 +262,95 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 }
 
 void sync_file(const std::filesystem::path& path) {
-  const Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor descriptor{open_file(path, O_RDONLY)};
   check_call(descriptor.value >= 0, path, "cannot open");
-  check_call(::fsync(descriptor.value) == 0 || is_unsupported(errno), path, "cannot write");
+  check_call(sync_descriptor(descriptor.value) == 0 || is_unsupported(errno), path, "cannot write");
 }
 
 void make_folders(const std::filesystem::path& given) {
   const std::filesystem::path folder = given.has_filename() ? given : given.parent_path();
-  std::error_code unreadable;
-  if (folder.empty() || std::filesystem::is_directory(folder, unreadable)) return;
+  if (folder.empty() || is_folder(folder)) return;
   make_folders(folder.parent_path());
-  const bool made = ::mkdir(folder.c_str(), 0777) == 0;
+  const bool made = make_folder(folder) == 0;
   const int error = errno;  // another process may have been faster
+  const bool there = !made && error == EEXIST && is_folder(folder);
   errno = error;
-  check_call(made || (error == EEXIST && std::filesystem::is_directory(folder, unreadable)), folder,
-             "cannot be made");
+  check_call(made || there, folder, "cannot be made");
   sync_folder(folder.parent_path());
 }
+
+namespace {
+
+constexpr const char* kPartLock = ".part";  // [Note: abandoned parts]
+
+// Of this start of this machine; "": not known.
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+bool was_written_within_a_day(const std::filesystem::path& part) {
+  namespace fs = std::filesystem;
+  const auto day_ago = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  const std::vector<std::string> names = names_in(part);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    std::error_code unknown;
+    const auto written = fs::last_write_time(part / name, unknown);
+    return unknown || written > day_ago;
+  });
+}
+
+bool is_abandoned_part(const std::filesystem::path& part, const Descriptor& lock) {
+  char writer[64] = "";
+  if (lock.value < 0 || ::pread(lock.value, writer, sizeof writer - 1, 0) <= 0) return false;
+  if (writer != machine_id() && was_written_within_a_day(part)) return false;
+  return ::flock(lock.value, LOCK_EX | LOCK_NB) == 0;
+}
+
+// Whatever cannot be known or removed stays.
+void remove_abandoned_parts(const std::filesystem::path& path) {
+  const std::string prefix = path.filename().string() + ".";
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  try {
+    for (const std::string& name : names_in(folder)) {
+      if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
+      const std::filesystem::path part = folder / name;
+      const Descriptor lock{::open((part / kPartLock).c_str(), O_RDWR | O_CLOEXEC)};
+      std::error_code ignored;
+      if (is_abandoned_part(part, lock)) std::filesystem::remove_all(part, ignored);
+    }
+  } catch (const SystemError&) {
+    return;
+  }
+}
+
+}  // namespace
 
 AtomicFolder::AtomicFolder(const std::filesystem::path& path, Existing existing)
     : path_(path.has_filename() ? path : path.parent_path()),
       replaces_(existing == Existing::kReplaced) {
-  std::error_code error;
-  FSDP_CHECK(
-      replaces_ || !std::filesystem::exists(path_, error) ||
-          (std::filesystem::is_directory(path_, error) && std::filesystem::is_empty(path_, error)),
-      "{}: is there already; give another one", path_.string());
+  FSDP_CHECK(replaces_ || !is_there(path_) || (is_folder(path_) && names_in(path_).empty()),
+             "{}: is there already; give another one", path_.string());
   try {
     make_folders(path_.parent_path());
   } catch (const Error& above) {
-    fail("{}: cannot be made: {}", path_.string(), above.what());
+    fail_like(above, fmt::format("{}: cannot be made: {}", path_.string(), above.what()));
   }
+  if (!replaces_) remove_abandoned_parts(path_);
   for (int attempt = 0;; ++attempt) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
-    if (::mkdir(temporary_.c_str(), 0777) == 0) return;
+    if (make_folder(temporary_) == 0) break;
     check_call(errno == EEXIST, path_, "cannot be made");
+  }
+  if (replaces_) return;
+  try {
+    lock_ = std::make_unique<FileLock>(temporary_ / kPartLock, machine_id());
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(temporary_, ignored);
+    throw;
   }
 }
 
@@ -256,6 +361,7 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   if (!committed_) {
+    if (lock_) ::unlink((temporary_ / kPartLock).c_str());  // the lock is held all the same
     sync_folder(temporary_);
     take_name();
     committed_ = true;  // what fails from here on can be tried again
@@ -269,19 +375,21 @@ void AtomicFolder::commit() {
 // them, there is neither for a moment.
 void AtomicFolder::take_name() {
   const bool replaces = replaces_ && is_there(path_);
-  if (replaces &&
-      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+  const auto exchange = [&] {
+    return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE);
+  };
+  if (replaces && uninterrupted(exchange) == 0) {
     replaced_ = temporary_;
     return;
   }
   if (replaces) {
     replaced_ = path_;
     replaced_ += fmt::format(".{}-{}.tmp", ::getpid(), kNumberOfReplaced);
-    check_call(::rename(path_.c_str(), replaced_.c_str()) == 0, path_, "cannot be replaced");
+    check_call(rename_file(path_, replaced_) == 0, path_, "cannot be replaced");
   }
-  if (::rename(temporary_.c_str(), path_.c_str()) == 0) return;
+  if (rename_file(temporary_, path_) == 0) return;
   const int error = errno;
-  if (replaces) ::rename(replaced_.c_str(), path_.c_str());
+  if (replaces) rename_file(replaced_, path_);
   errno = error;
   check_call(false, path_, fmt::format("cannot rename {} to it", temporary_.filename().string()));
 }
@@ -298,9 +406,9 @@ ReadableFile::~ReadableFile() { ::close(descriptor_); }
 void ReadableFile::read_at(size_t offset, void* out, size_t bytes) const {
   auto* place = static_cast<char*>(out);
   for (size_t done = 0; done < bytes;) {
-    const ssize_t n =
-        ::pread(descriptor_, place + done, bytes - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted([&] {
+      return ::pread(descriptor_, place + done, bytes - done, static_cast<off_t>(offset + done));
+    });
     check_call(n >= 0, path_, "cannot read");
     FSDP_CHECK(n > 0, "{}: ends at byte {}, expected {} more", path_.string(), offset + done,
                bytes - done);
@@ -309,9 +417,9 @@ void ReadableFile::read_at(size_t offset, void* out, size_t bytes) const {
 }
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& text) {
-  Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+  Descriptor file{open_file(path, O_RDWR | O_CREAT)};
   check_call(file.value >= 0, path, "cannot open");
-  if (::flock(file.value, LOCK_EX | LOCK_NB) != 0) {
+  if (lock_file(file.value) != 0) {
     if (errno == EWOULDBLOCK) {
       holder_ = read_file(path);
       if (holder_.empty()) holder_ = "a process that has not said who it is";
@@ -321,10 +429,9 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& text) {
     problem_ =
         fmt::format("{}: cannot lock: {}", path.string(), std::generic_category().message(errno));
   }
-  const auto size = static_cast<ssize_t>(text.size());
-  check_call(
-      ::ftruncate(file.value, 0) == 0 && ::pwrite(file.value, text.data(), text.size(), 0) == size,
-      path, "cannot write");
+  const int emptied = uninterrupted([&] { return ::ftruncate(file.value, 0); });
+  check_call(emptied == 0, path, "cannot write");
+  write_all(file.value, text, 0, path);
   descriptor_ = std::exchange(file.value, -1);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,9 +68,17 @@ void sync_file(const std::filesystem::path& path);
 // Makes the folder and those above it that are missing. Their names are on the disk then.
 void make_folders(const std::filesystem::path& folder);
 
+class FileLock;
+
 // A folder that appears under its name only when it is complete: its files are written into a
 // temporary folder beside it, which is renamed. Missing folders above it are made. Error when there
 // is something at `path` already, other than an empty folder, unless it is to be replaced.
+//
+// [Note: abandoned parts] A process that is killed leaves its temporary folder. The next one that
+// makes the same folder removes it, unless it replaces a folder: then somebody else keeps order. A
+// temporary folder has a file that its process holds a lock on, and that names the machine. A
+// machine knows the locks of its own processes. It may not know those of another machine, so what
+// another machine left is removed after a day in which nothing was written into it.
 class AtomicFolder {
  public:
   enum class Existing { kRefused, kReplaced };  // by commit(), which then removes what was there
@@ -87,6 +96,7 @@ class AtomicFolder {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   std::filesystem::path replaced_;  // where the old folder is now; empty: there was none
+  std::unique_ptr<FileLock> lock_;  // of the temporary folder; null: it replaces another one
   bool replaces_ = false;
   bool committed_ = false;
 };

@@ -2,6 +2,8 @@
 #include "core/io/hub_files.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -14,8 +16,13 @@ namespace fsdp {
 namespace fs = std::filesystem;
 
 bool is_named(const fs::path& file) {
-  std::error_code unreadable;
-  return fs::exists(fs::symlink_status(file, unreadable));
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(file, error);
+  if (status.type() == fs::file_type::none) {
+    throw SystemError(fmt::format("{}: cannot inspect: {}", file.string(), error.message()),
+                      error.value());
+  }
+  return fs::exists(status);
 }
 
 std::string broken_link(const fs::path& file) {
@@ -43,8 +50,7 @@ namespace {
 
 // By its name, or by what a cache has beside the snapshots: others have a folder snapshots, too.
 bool is_of_cache(const fs::path& folder) {
-  std::error_code unreadable;
-  const auto has = [&](const char* name) { return fs::is_directory(folder / name, unreadable); };
+  const auto has = [&](const char* name) { return is_folder(folder / name); };
   const fs::path named = folder.has_filename() ? folder : folder.parent_path();
   return has("snapshots") && !is_named(folder / "config.json") &&
          (named.filename().string().starts_with("models--") || has("blobs") || has("refs"));
@@ -54,22 +60,43 @@ bool is_of_cache(const fs::path& folder) {
 
 fs::path snapshot_in(const fs::path& folder) {
   if (!is_of_cache(folder)) return folder;
-  std::error_code unreadable;
   const fs::path snapshots = folder / "snapshots";
   std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(snapshots, unreadable)) {
-    if (entry.is_directory(unreadable)) found.push_back(entry.path().string());
+  for (const std::string& name : names_in(snapshots)) {
+    if (is_folder(snapshots / name)) found.push_back((snapshots / name).string());
   }
-  std::sort(found.begin(), found.end());
   if (found.size() == 1) return found[0];
   const fs::path main = folder / "refs/main";
   const std::string of_main =
-      fs::exists(main, unreadable) ? (snapshots / read_file(main)).string() : "";  // no line end
+      is_there(main) ? (snapshots / read_file(main)).string() : "";  // no line end
   const bool named = std::find(found.begin(), found.end(), of_main) != found.end();
   FSDP_CHECK(!found.empty(), "{}: a folder of the hub's cache without a snapshot: {} is empty",
              folder.string(), snapshots.string());
   fail("{}: a folder of the hub's cache with {} snapshots; give one of them: {}{}", folder.string(),
        found.size(), fmt::join(found, ", "), named ? "; refs/main says " + of_main : "");
+}
+
+std::string how_to_fetch(const fs::path& missing) {
+  const auto is_part = [](const std::string& text) {
+    return !text.empty() && std::isalnum(static_cast<unsigned char>(text.front())) != 0 &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) {
+             return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+           });
+  };
+  const fs::path name = missing.has_filename() ? missing : missing.parent_path();
+  const std::string organisation = name.parent_path().string(), model = name.filename().string();
+  std::error_code unreadable;
+  constexpr std::array kFiles = {".json", ".jsonl", ".safetensors", ".yaml", ".txt", ".model"};
+  const bool is_file = std::find(kFiles.begin(), kFiles.end(), name.extension()) != kFiles.end();
+  if (!is_part(organisation) || !is_part(model) || is_file || fs::exists(missing, unreadable))
+    return "";
+  // An --include for each pattern: of a list the command takes all but the first for files.
+  return fmt::format(
+      "; of a model on Hugging Face's hub, these two lines fetch it:\n"
+      "  pip install --upgrade huggingface_hub\n"
+      "  hf download {0}/{1} --local-dir {0}/{1} --include '*.json' --include '*.safetensors' "
+      "--include '*.txt' --include '*.jinja' --include '*.md' --include 'LICENSE*'",
+      organisation, model);
 }
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // How the tools of Hugging Face's hub and Git leave files on a disk: a cache whose folders have a
 // snapshot of each version, whose files are links to blobs, and pointers of Git LFS in the place of
-// large files. Not here: what a file holds.
+// large files; and how a model comes from there. Not here: what a file holds.
 #pragma once
 
 #include <filesystem>
@@ -24,5 +24,10 @@ std::string stand_in(std::string_view text);
 // snapshot in it; every other path is given back. Error for several snapshots, which names them and
 // that of refs/main, and for none.
 std::filesystem::path snapshot_in(const std::filesystem::path& folder);
+
+// Of a path that nothing is found at, for the end of an error. Where it has the form of a hub's
+// name, ORG/NAME: the two lines of a shell that fetch that model to the place that the path names;
+// "": it has another form.
+std::string how_to_fetch(const std::filesystem::path& missing);
 
 }  // namespace fsdp

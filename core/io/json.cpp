@@ -7,11 +7,14 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "core/io/hub_files.h"
+#include "core/io/file_kind.h"
+#include "core/io/json_spelling.h"
+#include "core/io/odd_bytes.h"
 
 namespace fsdp {
 namespace {
 
+using namespace std::string_view_literals;
 namespace nl = nlohmann;
 
 // Copying and printing a value recurse: one of a hundred thousand levels would exhaust the stack.
@@ -34,7 +37,9 @@ std::string reason_of(const nl::json::exception& error) {
 // errors, and the members of objects are sorted.
 class JsonBuilder : public nl::json_sax<nl::json> {
  public:
-  explicit JsonBuilder(const std::string* source) : source_(source) {}
+  // `odd`: texts have stand-ins (odd_bytes.h).
+  explicit JsonBuilder(const std::string* source, bool odd = false, UseSpelling use = nullptr)
+      : source_(source), odd_(odd), use_spelling_(std::move(use)) {}
 
   Json take() { return std::move(root_); }
 
@@ -42,13 +47,16 @@ class JsonBuilder : public nl::json_sax<nl::json> {
   bool boolean(bool value) override { return add(value); }
   bool number_integer(int64_t value) override { return add(value); }
   bool number_unsigned(uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string&) override { return add(value); }
-  bool string(std::string& value) override { return add(std::move(value)); }
+  bool number_float(double value, const std::string& spelling) override {
+    return add(use_spelling_ ? use_spelling_(spelling) : Json(value));
+  }
+  bool string(std::string& value) override { return add(text_of(std::move(value))); }
   bool binary(nl::json::binary_t&) override { return false; }
   bool start_object(size_t) override { return open(Json::object()); }
   bool start_array(size_t) override { return open(Json::array()); }
   bool key(std::string& name) override {
-    std::get<Json::Object>(open_.back()->value_).members.push_back({std::move(name), Json()});
+    std::get<Json::Object>(open_.back()->value_)
+        .members.push_back({text_of(std::move(name)), Json()});
     return true;
   }
   bool end_object() override;
@@ -72,6 +80,7 @@ class JsonBuilder : public nl::json_sax<nl::json> {
     }
     return &std::get<Json::Object>(open_.back()->value_).members.back().value;
   }
+  std::string text_of(std::string text) const { return odd_ ? without_stand_ins(text) : text; }
   bool add(Json value) {
     *place() = std::move(value);
     return true;
@@ -87,6 +96,8 @@ class JsonBuilder : public nl::json_sax<nl::json> {
   }
 
   const std::string* source_;
+  bool odd_;
+  UseSpelling use_spelling_;
   Json root_;
   std::vector<Json*> open_;
   size_t failed_at_ = 0;
@@ -120,17 +131,27 @@ bool parse_into(JsonBuilder& builder, std::string_view text) {
 
 }  // namespace
 
-Json Json::parse(std::string_view text) {
-  JsonBuilder builder(nullptr);
-  if (!parse_into(builder, text)) throw JsonError("malformed JSON: " + builder.reason());
+Json Json::parse(std::string_view given) {
+  const bool odd = may_have_odd_bytes(given);
+  const std::string text = odd ? escapes_as_stand_ins(given) : "";
+  JsonBuilder builder(nullptr, odd);
+  if (!parse_into(builder, odd ? text : given))
+    throw JsonError("malformed JSON: " + builder.reason());
   return builder.take();
 }
 
 Json parse_json(std::string_view text, const std::string& source) {
-  const std::string other = stand_in(text);
-  FSDP_CHECK(other.empty(), "{}: {}", source, other);
-  JsonBuilder builder(&source);
+  const bool odd = may_have_odd_bytes(text);
+  const std::string held = odd ? escapes_as_stand_ins(text) : "";
+  if (odd) text = held;
+  JsonBuilder builder(&source, odd);
   if (parse_into(builder, text)) return builder.take();
+  const std::string other = other_kind(text, source, Wanted::kJson);
+  FSDP_CHECK(other.empty(), "{}: {}", source, other);
+  const bool blank = text.find_first_not_of(" \t\r\n\0"sv) == text.npos;
+  FSDP_CHECK(!blank,
+             "{}:1: malformed JSON: nothing is in it: a download or a copy was not complete",
+             source);
   if (builder.out_of_range()) fail("{}: malformed JSON: {}", source, builder.reason());
   const size_t read = builder.failed_at();
   const size_t before = std::min(text.size(), read > 0 ? read - 1 : 0);
@@ -139,7 +160,11 @@ Json parse_json(std::string_view text, const std::string& source) {
 }
 
 Json parse_json_line(std::string_view line, const std::string& where) {
-  JsonBuilder builder(&where);
+  return parse_spelled_line(line, where, nullptr);
+}
+
+Json parse_spelled_line(std::string_view line, const std::string& where, const UseSpelling& use) {
+  JsonBuilder builder(&where, false, use);
   if (parse_into(builder, line)) return builder.take();
   fail("{}: malformed JSON: {}", where, builder.reason());
 }
@@ -151,7 +176,16 @@ Json read_json_file(const std::filesystem::path& path) {
 // ---------------------------------------------------------------------------- writing
 
 struct JsonText {
+  bool replace = false;          // what is no UTF-8 is nlohmann's to replace
+  mutable bool has_odd = false;  // there are stand-ins
+
+  std::string held(const std::string& text) const {
+    if (replace || is_utf8(text)) return text;
+    has_odd = true;
+    return with_stand_ins(text);
+  }
   nl::ordered_json operator()(std::monostate) const { return nullptr; }
+  nl::ordered_json operator()(const std::string& text) const { return held(text); }
   template <typename T>
   nl::ordered_json operator()(const T& value) const {
     return value;
@@ -165,7 +199,7 @@ struct JsonText {
     nl::ordered_json out = nl::ordered_json::object();
     auto& members = out.get_ref<nl::ordered_json::object_t&>();
     for (const Json::Member& member : object.members) {
-      members.emplace_back(member.name, std::visit(*this, member.value.value_));
+      members.emplace_back(held(member.name), std::visit(*this, member.value.value_));
     }
     return out;
   }
@@ -173,18 +207,19 @@ struct JsonText {
 
 std::string Json::dump(const DumpOptions& options) const {
   using Handler = nl::ordered_json::error_handler_t;
+  const JsonText text = {.replace = options.replace};
   try {
-    return std::visit(JsonText(), value_)
-        .dump(options.indent, ' ', options.ascii,
-              options.replace ? Handler::replace : Handler::strict);
+    const std::string out = std::visit(text, value_)
+                                .dump(options.indent, ' ', options.ascii && !text.has_odd,
+                                      options.replace ? Handler::replace : Handler::strict);
+    return text.has_odd ? stand_ins_as_escapes(out) : out;
   } catch (const nl::json::exception& error) {
     throw JsonError(reason_of(error));
   }
 }
 
 void write_json_file(const std::filesystem::path& path, const Json& value) {
-  // Text that a model generated may end within a character: such bytes become U+FFFD.
-  write_file_atomically(path, value.dump({.indent = 2, .replace = true}) + "\n");
+  write_file_atomically(path, value.dump({.indent = 2}) + "\n");
 }
 
 }  // namespace fsdp

@@ -30,7 +30,7 @@ class JsonError : public std::runtime_error {
 struct DumpOptions {
   int indent = -1;       // by so many spaces; -1: all in one line
   bool ascii = false;    // other characters as \uXXXX
-  bool replace = false;  // U+FFFD for bytes that are not UTF-8, instead of an error
+  bool replace = false;  // U+FFFD for bytes that are not UTF-8, not \udcXX
 };
 
 // Null, true or false, a number, a string, an array, or an object whose keys keep the order in
@@ -161,7 +161,7 @@ class Json {
   Iterator<Json> begin() { return {this, 0}; }
   Iterator<Json> end() { return {this, is_structured() ? size() : 0}; }
 
-  // Throws JsonError for a string that is not UTF-8, where it does not replace its bytes.
+  // Bytes that are not UTF-8 are replaced or, as odd_bytes.h says, escaped.
   std::string dump(const DumpOptions& options = {}) const;
 
   // Compares numbers by value and objects in any order of keys.

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/io/hub_files.h"
+#include "core/io/file_kind.h"
 #include "core/io/json.h"
 
 namespace fsdp {
@@ -127,6 +127,7 @@ struct HeaderReader {
 
 std::map<std::string, std::string> read_metadata(const std::filesystem::path& path,
                                                  const Json& value) {
+  if (value.is_null()) return {};  // as the safetensors library takes it
   FSDP_CHECK(value.is_object(), "{}: __metadata__: expected an object, got {}", path.string(),
              value.type_name());
   std::map<std::string, std::string> out;
@@ -158,22 +159,25 @@ void check_tiling(const std::filesystem::path& path,
              path.string(), data_bytes - covered);
 }
 
-// The JSON text of the header; checks the sizes around it.
-std::string_view header_text(std::string_view file, const std::string& path) {
-  const std::string other = stand_in(file);
-  FSDP_CHECK(other.empty(), "{}: {}", path, other);
-  FSDP_CHECK(file.size() >= 8, "{}: not a safetensors file: only {} bytes", path, file.size());
+// The JSON text of the header; checks the sizes around it. What fails here may be another kind of
+// file: no file that passes is taken for one.
+std::string_view header_text(std::string_view file, const std::filesystem::path& path) {
+  const auto check = [&](bool holds, const std::string& otherwise) {
+    if (holds) return;
+    const std::string other = other_kind(file, path, Wanted::kWeights);
+    fail("{}: {}", path.string(), other.empty() ? otherwise : other);
+  };
+  check(file.size() >= 8, fmt::format("not a safetensors file: only {} bytes", file.size()));
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), 8);
-  FSDP_CHECK(header_bytes <= kMaxHeaderBytes,
-             "{}: not a safetensors file: header of {} bytes (at most {} are allowed)", path,
-             header_bytes, kMaxHeaderBytes);
-  FSDP_CHECK(header_bytes <= file.size() - 8,
-             "{}: truncated: the header needs {} bytes, the file holds {} after its size", path,
-             header_bytes, file.size() - 8);
+  check(header_bytes <= kMaxHeaderBytes,
+        fmt::format("not a safetensors file: header of {} bytes (at most {} are allowed)",
+                    header_bytes, kMaxHeaderBytes));
+  check(header_bytes <= file.size() - 8,
+        fmt::format("truncated: the header needs {} bytes, the file holds {} after its size",
+                    header_bytes, file.size() - 8));
   const std::string_view text = file.substr(8, header_bytes);
-  FSDP_CHECK(!text.empty() && text.front() == '{',
-             "{}: not a safetensors file: the header does not begin with '{{'", path);
+  check(text.starts_with('{'), "not a safetensors file: the header does not begin with '{'");
   return text;
 }
 
@@ -223,7 +227,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 SafetensorsFile SafetensorsFile::view(std::string_view bytes, const std::filesystem::path& path) {
   SafetensorsFile out;
   out.path_ = path;
-  const std::string_view text = header_text(bytes, path.string());
+  const std::string_view text = header_text(bytes, path);
   const Json header = parse_json(text, path.string() + " (header)");
   const std::string_view data = bytes.substr(8 + text.size());
   const HeaderReader reader{path, data.size()};

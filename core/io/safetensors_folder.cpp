@@ -5,25 +5,48 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/file_kind.h"
 #include "core/io/hub_files.h"
+#include "core/io/patience.h"
 #include "core/io/shard_index.h"
 #include "core/text/listed.h"
 
 namespace fsdp {
 namespace {
 
+// What a file of weights is that this program does not read; "": a pickle, or nobody can tell.
+std::string kind_of_weights(const std::filesystem::path& file) {
+  if (file.extension() == ".msgpack") {  // the format has no beginning of its own
+    return fmt::format(
+        "expected a file of safetensors, got weights of Flax; convert it: with transformers 4 and "
+        "Flax, AutoModelForCausalLM.from_pretrained(\"{}\", from_flax=True)"
+        ".save_pretrained(\"NEW\")",
+        file.parent_path().string());
+  }
+  const MappedFile mapped(file);
+  return is_pickle(mapped.text()) ? "" : other_kind(mapped.text(), file, Wanted::kWeights);
+}
+
 // A folder without weights that can be read: says what is there instead.
 [[noreturn]] void fail_without_weights(const std::filesystem::path& folder) {
   static const std::set<std::string> kPickled = {".bin", ".pt", ".pth", ".ckpt"};
-  std::string pickled, other;
+  static const std::set<std::string> kForeign = {".gguf", ".h5", ".npz", ".msgpack"};
+  std::string pickled, foreign, other;
+  const auto keep_first = [](std::string& first, const std::string& name) {
+    if (first.empty() || name < first) first = name;
+  };
   for (const auto& item : std::filesystem::directory_iterator(folder)) {
     const std::string name = item.path().filename().string();
     const std::string extension = item.path().extension().string();
     const bool settings = name == "training_args.bin";  // of Hugging Face's Trainer
-    if (kPickled.count(extension) && !settings && (pickled.empty() || name < pickled)) {
-      pickled = name;
-    }
-    if (extension == ".safetensors" && (other.empty() || name < other)) other = name;
+    if (kPickled.count(extension) && !settings) keep_first(pickled, name);
+    if (kForeign.count(extension)) keep_first(foreign, name);
+    if (extension == ".safetensors") keep_first(other, name);
+  }
+  const std::string candidate = pickled.empty() ? foreign : pickled;
+  if (!candidate.empty() && other.empty()) {
+    const std::string kind = kind_of_weights(folder / candidate);
+    FSDP_CHECK(kind.empty(), "{}: {}", (folder / candidate).string(), kind);
   }
   if (!pickled.empty() && other.empty()) {
     fail(
@@ -54,9 +77,8 @@ std::string difference(const SafetensorsFile& file, const std::string& tensor,
 }  // namespace
 
 SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
-  FSDP_CHECK(std::filesystem::exists(folder), "{}: no such folder", folder.string());
-  FSDP_CHECK(std::filesystem::is_directory(folder), "{}: expected a folder, got a file",
-             folder.string());
+  if (!is_there(folder)) fail_missing(folder.string() + ": no such folder");
+  FSDP_CHECK(is_folder(folder), "{}: expected a folder, got a file", folder.string());
   SafetensorsFolder out;
   out.folder_ = folder;
   if (is_named(folder / kWeightsName)) {
@@ -81,6 +103,8 @@ size_t SafetensorsFolder::open_file(const std::string& name, Problems& problems)
   }
   try {
     files_.back() = SafetensorsFile::open(folder_ / name);
+  } catch (const SystemError&) {
+    throw;
   } catch (const Error& error) {
     problems.emplace_back(error.what());
   }

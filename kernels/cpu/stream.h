@@ -87,8 +87,8 @@ class CpuStream final : public Stream {
   std::unique_ptr<MatmulCache> matmul_cache_;
   StreamErrorPtr error_;  // the poison; touched by the worker only
 
-  std::mutex mutex_;  // of the two below
-  std::deque<Entry> queue_;
+  std::mutex mutex_;         // of the two below
+  std::deque<Entry> queue_;  // as far as the host runs ahead
   bool stopping_ = false;
   std::condition_variable pushed_;
   std::thread thread_;  // last: starts when everything else is there; none in synchronous mode

@@ -42,9 +42,9 @@ class CudnnAttention {
 
   CudaOptions options_;
   dnn::Handle handle_ = nullptr;
-  std::map<CudnnAttentionKind, CudnnPieces> pieces_;
+  std::map<CudnnAttentionKind, CudnnPieces> pieces_;  // a plan for each length that batches have
   int64_t runs_ = 0;
-  std::set<std::string> told_;
+  std::set<std::string> told_;  // at most one for each of the pieces
 };
 
 }  // namespace fsdp::cuda

@@ -90,6 +90,7 @@ class MatmulPlans {
   size_t workspace_limit_;
   std::function<void(const std::string&)> note_;
   std::unique_ptr<MatmulChoices> choices_;  // null: not timed
+  // As many as rows of batches have lengths, times the products of the model.
   std::map<MatmulKind, std::unique_ptr<MatmulPlan>> plans_;
 };
 

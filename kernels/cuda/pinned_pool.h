@@ -30,8 +30,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
   std::mutex mutex_;
   std::map<size_t, std::vector<std::byte*>> free_;  // by size, a power of two
-  std::vector<std::byte*> slabs_;                   // what the driver gave
-  std::vector<std::byte*> let_go_;                  // large blocks, to be freed
+  std::vector<std::byte*> slabs_;   // what the driver gave: as much as was in use at once
+  std::vector<std::byte*> let_go_;  // large blocks, to be freed
 };
 
 }  // namespace fsdp::cuda

@@ -36,7 +36,7 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   int device_;
   unsigned flags_;  // of cudaEventCreateWithFlags
   std::mutex mutex_;
-  std::vector<cudaEvent_t> free_;
+  std::vector<cudaEvent_t> free_;  // as many as were in use at once
 };
 
 class CudaEvent final : public Event {

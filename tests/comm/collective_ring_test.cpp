@@ -1,6 +1,7 @@
 // What a communicator remembers of its calls: kind, unit, size, order and how far they came.
 #include "comm/collective_ring.h"
 
+#include <set>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -81,6 +82,57 @@ TEST_CASE("rings outlive their communicators; old ones nobody writes to are drop
   CHECK(seen.size() == CollectiveRings::kCapacity);
   CHECK(seen.front().name == "world");
   CHECK(seen.back().ordinal == 3 * static_cast<int>(CollectiveRings::kCapacity) - 1);
+}
+
+namespace {
+
+// What a ring keeps of so many steps, each with a collective right below it and one in backward.
+RingSnapshot after_steps(int64_t steps) {
+  const auto note = std::make_shared<HostPhaseNote>();
+  CollectiveRing ring("world", {0, 1}, 0, note);
+  for (int64_t step = 1; step <= steps; ++step) {
+    const std::string name = "step " + std::to_string(step);
+    for (const std::vector<std::string>& open :
+         {std::vector{name, std::string("backward")}, {name}}) {
+      note->set(HostPhase::of(open));
+      const int64_t call = ring.issue({.kind = "all_reduce", .dtype = "f32", .bytes = 4});
+      ring.start(call);
+      ring.finish(call);
+    }
+  }
+  return ring.snapshot();
+}
+
+}  // namespace
+
+TEST_CASE("a ring keeps no more of ten thousand steps than of a hundred") {
+  CHECK(HostPhase::of({"step 12"}).innermost == "step");
+  CHECK(HostPhase::of({"step 12"}).whole == "step 12");
+  CHECK(HostPhase::of({"step 12", "backward"}).innermost == "backward");
+  CHECK(HostPhase::of({"7"}).innermost == "7");
+  const RingSnapshot few = after_steps(100), many = after_steps(10'000);
+  CHECK(few.waits.size() == 2 * CollectiveRing::kWaits);
+  CHECK(many.waits.size() == few.waits.size());
+  CHECK(many.waits.back().phase.whole == "step 10000");
+}
+
+TEST_CASE("a ring keeps the waits of so many kinds of phases, whatever callers call them") {
+  const auto note = std::make_shared<HostPhaseNote>();
+  CollectiveRing ring("world", {0, 1}, 0, note);
+  for (int i = 0; i < 1000; ++i) {
+    // "kept" comes again and again; the others once.
+    for (const std::string& name : {std::string("kept"), "phase" + std::to_string(i)}) {
+      note->set({.whole = name, .innermost = name});
+      const int64_t call = ring.issue({.kind = "all_reduce", .dtype = "f32", .bytes = 4});
+      ring.start(call);
+      ring.finish(call);
+    }
+  }
+  std::set<std::string> kinds;
+  for (const PhaseWait& wait : ring.snapshot().waits) kinds.insert(wait.phase.innermost);
+  CHECK(kinds.size() == CollectiveRing::kKinds);
+  CHECK(kinds.contains("kept"));
+  CHECK(kinds.contains("phase999"));
 }
 
 TEST_CASE("communicators record their calls: what, for which unit, who takes part, done or not") {

@@ -80,6 +80,24 @@ TEST_CASE("marks are told of every end, and of phases that have begun") {
   CHECK(told.names.size() == 3);
 }
 
+TEST_CASE("a timeline that has ended gets no phase that begins later") {
+  Trace trace;
+  TracePhases phases(trace);
+  {
+    const PhaseScope step(&phases, "step 1");
+    phases.end_timeline();
+    trace.record({"a", "", "compute", 0, 10, 20, 0, trace.next_sequence()});
+  }
+  for (int i = 0; i < 3; ++i) {
+    const PhaseScope step(&phases, "step 2");
+    CHECK(phases.innermost() == "step 2");
+    trace.record({"b", "", "compute", 0, 30, 40, 0, trace.next_sequence()});
+  }
+  const size_t before = trace.events().size();
+  phases.record();
+  CHECK(trace.events().size() == before + 1);
+}
+
 TEST_CASE("what a recording takes of memory grows with it, also with long names") {
   Trace trace;
   CHECK(bytes_of(trace) == 0);

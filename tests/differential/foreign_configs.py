@@ -190,21 +190,17 @@ def compact(value):
 
 
 def main():
-    hidden = {"_n_gpu", "xla"}
     result = {
         "accelerate_keys": [f.name for f in dataclasses.fields(ClusterConfig)],
         "fsdp_keys": keys_of("fsdp_"),
         "deepspeed_keys": deepspeed_keys(),
         "schedule_keys": schedule_keys(),
-        "trainer_keys": [f.name for f in dataclasses.fields(TrainingArguments)
-                         if f.name not in hidden],
         "cases": [accelerate_case(each) for each in ACCELERATE]
         + [trainer_case(each) for each in TRAINER],
     }
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         file.write("{\n")
-        for name in ("accelerate_keys", "fsdp_keys", "deepspeed_keys", "schedule_keys",
-                     "trainer_keys"):
+        for name in ("accelerate_keys", "fsdp_keys", "deepspeed_keys", "schedule_keys"):
             file.write(f" {json.dumps(name)}: {compact(result[name])},\n")
         cases = ",\n".join("  " + compact(each) for each in result["cases"])
         file.write(f' "cases": [\n{cases}\n ]\n}}\n')

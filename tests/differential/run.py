@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 # Each is a module beside this file with check_seeds(fsdp, seeds, scratch), which prints its counts and its smallest
 # failing configuration, and returns how many seeds failed and how many were compared.
 PARTS = {"models": ["torch", "transformers", "peft", "safetensors"], "tokenizers_check": ["tokenizers"],
-         "tokenizer_classes": ["tokenizers", "transformers", "sentencepiece"]}  # fmt: skip
+         "tokenizer_classes": ["tokenizers", "transformers", "sentencepiece"], "trainer_arguments": ["torch", "transformers", "yaml"]}  # fmt: skip
 FEW_SEEDS, COMPARED = 50, 0.7  # of more seeds, that part is compared at least: the others are refused
 
 

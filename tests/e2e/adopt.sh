@@ -192,7 +192,7 @@ refused "--model" hf "$fixtures/workshop_trainer.json" --model nowhere
 refused "nowhere.yaml" accelerate nowhere.yaml
 refused "file: missing" accelerate
 refused "expected the words of a command, got nothing" fairseq
-refused "expected a command: accelerate, hf, deepspeed, fairseq, chess, env"
+refused "expected a command: accelerate, hf, deepspeed, axolotl, llamafactory, fairseq, chess, env"
 
 # Another program's file where ours is expected.
 "$FSDP" train --config "$fixtures/workshop_trainer.json" --data games.jsonl >log 2>&1 && fail "another program's file is trained"

@@ -34,6 +34,16 @@ mv wide_run/model wide
 "$FSDP" train --config config.yaml --backend cpu --gpu-transport nccl >transport.log 2>&1
 [ $? = 78 ] || fail "a transport for GPUs, on the CPU: $(cat transport.log)"
 
+# What only the number of ranks makes a mistake, also in a run that goes on: with the place of its key.
+"$FSDP" train --config config.yaml --set runtime.run_dir=passes train.rows_per_pass=2 train.steps=1 checkpoint.every=1 >passes.log 2>&1 || cat passes.log
+for given in "--set train.rows_per_pass=2" "--resume passes --set train.steps=2"; do
+  [[ $given = --resume* ]] || given="--config config.yaml $given"
+  "$FSDP" train $given --local-ranks 4 >passes.log 2>&1
+  [ $? = 78 ] || fail "passes: another status than 78: $(cat passes.log)"
+  grep -qE '^fsdp: (--set [^:]*|passes/checkpoints/step-1/checkpoint.json): train.rows_per_pass: 2 rows of train.batch 4 make 2 passes, fewer than 4 ranks: ' passes.log ||
+    fail "passes: $(cat passes.log)"
+done
+
 # ---- one line, not zero, soon --------------------------------------------------------------------
 # check 'regular expression' command...
 check() {

@@ -3,6 +3,7 @@
 # same to the byte, by processes and by threads; mistakes end in one clear line and leave nothing.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 source "$(dirname "$0")/../support/e2e.sh"
+source "$SOURCE/tests/support/known_models.sh"
 : >err
 fixtures=$SOURCE/tests/fixtures/models
 shared=$SOURCE/../shared/fixtures/models
@@ -26,7 +27,7 @@ refused() {
 # ---- into shards and back ------------------------------------------------------------------------
 folders=("$fixtures"/*)
 if [ -d "$shared" ]; then
-  folders=("$shared"/*)
+  mapfile -t folders < <(known_models "$shared")
 else
   echo "[SKIP] conversion of further folders: ../shared/fixtures/models is not there"
 fi
@@ -80,7 +81,7 @@ mkdir taken wrong
 : >taken/mine
 cp "$model/config.json" wrong
 cp "$fixtures/gpt2/model.safetensors" wrong
-refused 'nowhere/config.json' "$FSDP" convert nowhere new --local-ranks 2
+refused 'nowhere: no such folder' "$FSDP" convert nowhere new --local-ranks 2
 refused 'taken: is there already' "$FSDP" convert "$model" taken
 refused 'file/new: cannot be made' "$FSDP" convert "$model" file/new --local-ranks 2
 refused 'do not fit' "$FSDP" convert wrong new --local-ranks 3

@@ -42,6 +42,19 @@ if [ -n "${MPIRUN:-}" ]; then
   says hangs.log '✓ GPUs           .*'
   says hangs.log '. memory         .*'
 fi
+# What nvidia-smi says of GPUs, and a folder without room.
+mkdir smi
+cat >smi/nvidia-smi <<'SMI'
+#!/bin/sh
+echo '<nvidia_smi_log><gpu id="00000000:3B:00.0"><remapped_rows><remapped_row_pending>Yes</remapped_row_pending></remapped_rows></gpu></nvidia_smi_log>'
+SMI
+chmod +x smi/nvidia-smi
+PATH=$PWD/smi:$PATH status health.log 1 "$FSDP" doctor --folder shared
+says health.log '✗ GPU health     GPU 0: its memory waits for a reset to leave out a bad place'
+says health.log '    nvidia-smi -r -i 0 .*'
+(ulimit -f 100; status room.log 1 "$FSDP" doctor --folder shared; exit "$failed") || failed=1
+says room.log '✗ folder         .*File too large'
+says room.log '    ulimit -f unlimited .*'
 # A container inside a job of Slurm has no srun.
 mkdir bare; ln -s "$(command -v sh)" "$(command -v timeout)" bare
 SLURM_JOB_ID=7 PATH=$PWD/bare status slurm.log 0 "$FSDP" doctor --folder shared

@@ -73,6 +73,19 @@ for async in false true; do
   rm disk/small/filler
 done
 rm -r disk/small
+# Stopped by SIGUSR1 while the disk is full: 75 where the checkpoint is elsewhere and durable, 74 where it is not.
+for case in 75:durable 74:disk/stopped/checkpoints; do
+  "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=disk/stopped train.steps=1000000 runtime.trace=true \
+    checkpoint.folder="${case#*:}" checkpoint.every=1000000 checkpoint.required=false runtime.io_retry_s=0.2 >stopped.log 2>&1 &
+  pid=$!
+  for _ in {1..1000}; do [ -s disk/stopped/metrics.jsonl ] && break; sleep 0.01; done
+  dd if=/dev/zero of=disk/filler bs=1k 2>/dev/null
+  kill -USR1 $pid
+  wait $pid
+  status=$?
+  [ "$status" = "${case%%:*}" ] || { fail "stopped: status $status instead of ${case%%:*}"; cat stopped.log; }
+  rm -r disk/filler disk/stopped
+done
 # No room at all: said before the first step.
 dd if=/dev/zero of=disk/filler bs=64k 2>/dev/null
 train runtime.run_dir=disk/none >none.log 2>&1 && fail "none: status 0"

@@ -140,7 +140,7 @@ done
 mistake "name a --tokenizer (generate also takes prompts as --ids)" "$fixtures/gpt2" --prompt hello
 mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
 mistake "nowhere: no such folder" nowhere --ids 1
-mistake "gpt2: expected a model's folder: this is a preset" gpt2 --ids 1
+mistake "gpt2-124m: expected a model's folder: this is a preset" gpt2-124m --ids 1
 mistake "--ids" "$fixtures/gpt2" --ids one
 mistake "its tokenizer bytes has 257 tokens, the model 97" "$fixtures/gpt2" --ids 1 --tokenizer bytes
 mistake 'path of a tokenizer.json, got "nowhere"' "$fixtures/gpt2" --ids 1 --tokenizer nowhere

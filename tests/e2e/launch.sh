@@ -48,6 +48,27 @@ costs() {
   done
 }
 killed local job local
+# What stands in the run directory of it, and of a run that has ended in an error.
+"$FSDP" status local >status.log 2>&1 || fail "status: $?"
+grep -q '^local: ended: done (' status.log && grep -q '^  last interruptions (failures.jsonl):$' status.log || { fail "status"; cat status.log; }
+grep -q '"cause":"killed by signal 9","status":137,' local/failures.jsonl || { fail "failures.jsonl"; cat local/failures.jsonl; }
+for key in lost_s detection_s pause_s restart_s; do
+  sum=$(grep -o "\"$key\":[^,}]*" local/failures.jsonl | awk -F: '{ all += $2 } END { print all }')
+  awk -v sum="$sum" -v all="$(summary local $key)" 'BEGIN { exit !(sum - all < 0.01 && all - sum < 0.01) }' ||
+    fail "failures.jsonl: $key: $sum, and $(summary local $key) in metrics.json"
+done
+"$FSDP" train --config config.yaml --set runtime.run_dir=diverged train.lr=1e30 train.steps=30 >diverged.log 2>&1
+[ $? = 76 ] || { fail "diverged: another status than 76"; cat diverged.log; }
+"$FSDP" status --json diverged | grep -q '"state":"failed",.*"ended":{"status":76,"reason":"[^"]*not finite' || { fail "status of a run that failed"; "$FSDP" status --json diverged; }
+"$FSDP" compare whole diverged >compare.log 2>&1 && grep -q '^second: diverged (failed)$' compare.log || { fail "compare with a run that failed"; cat compare.log; }
+"$FSDP" status text.txt >wrong.log 2>&1 && fail "status of a file"
+grep -q '^fsdp: text.txt: no such folder$' wrong.log || { fail "status of a file"; cat wrong.log; }
+# A job that Slurm starts again does not begin where its storage is missing; a log without room undoes nothing.
+SLURM_RESTART_COUNT=3 "$FSDP" train --config config.yaml --resume auto --set runtime.run_dir=mount/run >wrong.log 2>&1
+[ $? = 1 ] || { fail "requeued: another status than 1"; cat wrong.log; }
+grep -q 'SLURM_RESTART_COUNT=3): has the mount gone?' wrong.log && [ ! -e mount ] || { fail "requeued"; cat wrong.log; }
+"$FSDP" launch local -n 2 --restart 3 -- train --config config.yaml --set runtime.run_dir=local >/dev/full 2>full.log </dev/null || fail "no room for the log: status $?"
+grep -q '^fsdp: warning: standard output cannot be written: .*; the run is done all the same$' full.log || { fail "no room for the log"; cat full.log; }
 # stopped NAME launcher: SIGTERM to the parent, and the checkpoint of the last step
 stopped() {
   local name=$1 pid status step; shift
@@ -75,6 +96,15 @@ grep -q '^fsdp: launch: --restart: only train can go on where it was, got eval$'
 "$FSDP" launch local -n 2 -- eval whole --data text.txt >eval.log 2>&1 || { fail "eval: status $?"; cat eval.log; }
 "$FSDP" launch mpirun -n 2 --print -- train --config 'my config.yaml' |
   grep -qE "^mpirun -n 2 .*fsdp train --config 'my config.yaml'$" || fail "--print"
+
+# Job files of other batch systems; a file of hosts.
+"$FSDP" launch pbs -n 4 --nodes 2 --time 1:00:00 -- train --config config.yaml --set runtime.run_dir=pbs >pbs.log 2>&1 || { fail "pbs: status $?"; cat pbs.log; }
+bash -n fsdp.pbs && grep -q ' launch mpirun --hosts "@$PBS_NODEFILE" -n 4 .*runtime.end_time=' fsdp.pbs || { fail "pbs"; cat fsdp.pbs; }
+printf 'mine\n' >fsdp.lsf
+"$FSDP" launch lsf -n 4 -- train --config config.yaml --set runtime.run_dir=lsf >lsf.log 2>&1
+[ "$? $(cat fsdp.lsf)" = "78 mine" ] || { fail "lsf: a file of somebody else's was replaced"; cat lsf.log; }
+printf '# ours\na slots=2\r\nb slots=2\n' >hosts
+"$FSDP" launch mpirun --hosts hosts --print -- train | grep -q '^mpirun -n 4 --host a:2,b:2 ' || fail "--hosts: a file"
 
 # Where ranks cannot be started, it is a mistake.
 for mistake in '-n 5 --hosts a:2,b:2' '--hosts a:x' ''; do

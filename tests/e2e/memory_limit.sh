@@ -126,7 +126,7 @@ refused() {
   "$FSDP" memory "$@" >log 2>&1 && fail "memory $* is no mistake"
   [ "$(wc -l <log)" = 1 ] && grep -q "^fsdp: .*$expected" log || fail "memory $*: $(cat log)"
 }
-refused 'expected V100-16, V100-32, .* got A100 ' --gpu A100
+refused 'expected one of V100-16, V100-32, .* got "A100"; near: A100-40, A100-80' --gpu A100
 refused 'expected a size like 80GiB or 1.5GB, got 24' --fit 24
 refused 'expected a size like 80GiB or 1.5GB, got 1.5XB' --fit 1.5XB
 refused 'a formula has numbers of its own (--number), no configuration' --formula zero --config config.yaml

@@ -45,6 +45,15 @@ refused "32 rows are too few for 800 GPUs" --config job.yaml --gpu H100 --nodes 
 refused "numbers of nodes from 1 to 99999, got 0" --config job.yaml --gpu H100 --nodes 0
 refused "needs two numbers of --nodes" --config job.yaml --gpu H100 --svg one.svg
 refused "nothing.csv: cannot be read" --validate nothing.csv
+# A size of memory has no times; a GPU has several names.
+refused "a GPU of 48GiB: its memory alone is known, and no time: --rates NAME" --config job.yaml --gpu 48GiB
+refused 'got "A100"; near: A100-40, A100-80' --config job.yaml --gpu A100
+for command in explain memory; do
+  "$FSDP" $command --config job.yaml --gpu 48GiB >size.txt || fail "$command --gpu 48GiB"
+  grep -qE '^times?: of a GPU of 48GiB the memory alone is known' size.txt || { fail "$command --gpu 48GiB"; cat size.txt; }
+done
+grep -q '^fits: 48.00 GiB of a GPU,' size.txt || { fail "memory --gpu 48GiB: no verdict"; cat size.txt; }
+"$FSDP" memory --config job.yaml --gpu "NVIDIA GeForce RTX 4090" | grep -q '^fits: 23.51 GiB of RTX-4090,' || fail "memory: RTX 4090"
 echo "set,machine" >bad.csv
 refused "bad.csv:1: column gpus is missing" --validate bad.csv
 [ "$failed" = 0 ] && echo "plan: all is well"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # fsdp launch slurm, in a queue: a job that is told of its limit, is queued again and goes on to the bits
-# of a run that nobody disturbed; a node that dies; an array; mpirun in place of srun; the statuses.
+# of a run that nobody disturbed; a node that dies; an array; mpirun in place of srun; the statuses; a job that fails, with the node left out.
 # Network namespaces are the nodes.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
 # Requirements: S2.12.
 source "$(dirname "$0")/../support/e2e.sh"
 source "$(dirname "$0")/../support/slurm.sh"
 [ -n "${MPIRUN:-}" ] || { echo "[SKIP] Slurm: no MPI"; exit 77; }
-slurm_start 2
+slurm_start 3
 export OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
 cat >config.yaml <<'YAML'
@@ -133,5 +133,53 @@ on n0 scancel "$id"
 # 7. Statuses: a mistake is not queued again.
 launch -n 2 --set runtime.run_dir=wrong data.train=absent.txt --wait >wrong.log 2>&1 </dev/null
 [ $? = 78 ] || { fail "a mistake: another status than 78"; cat wrong.log; }
+# 8. A person's scancel, failures, and a node that fails.
+excluded() { on n0 scontrol show job "$1" | sed -n 's/ *$//; s/.* ExcNodeList=//p'; }
+comment() { on n0 scontrol show job "$1" | sed -n 's/ *$//; s/^ *Comment=//p'; }
+begun() { for _ in {1..600}; do [ -s "$1/checkpoints/last.json" ] && return; sleep 0.1; done; fail "$1: no checkpoint"; }
+submitted() { launch -n 2 --nodes 2 "$@" --submit 2>&1 | sed -n 's/.*job \([0-9]*\) is submitted.*/\1/p'; }
+rank_on() { ip netns pids $tag$1 | xargs -r ps -o pid=,args= -p | sed -n 's/^ *\([0-9]*\) [^ ]*fsdp train .*/\1/p'; }
+id=$(submitted --set runtime.run_dir=cancelled train.steps=1000000000)
+begun cancelled
+on n0 scancel "$id"
+to_end "$id" 200
+[ "$(state "$id")" = "CANCELLED None" ] || fail "cancelled: $(state "$id")"
+sleep 3
+[ "$(state "$id")" = "CANCELLED None" ] || fail "cancelled: $(state "$id")"
+
+# fsdp launch is killed: its ranks save, and the job goes on.
+id=$(submitted --set runtime.run_dir=orphan train.steps=1000)
+begun orphan
+pgrep -f "[f]sdp launch srun.*runtime.run_dir=orphan" | xargs -r kill -9
+waits_again "$id" 60 && echo "fsdp launch was killed: the job was queued again: $(comment "$id")"
+[ "$(comment "$id") $(excluded "$id")" = "failed starts: 1 (null)" ] || fail "orphan: $(comment "$id"), without $(excluded "$id")"
+to_end "$id" 400
+same long orphan
+[ "$failed" = 0 ] || cat orphan-*.log
+
+# A rank of n1 dies: the job goes on without n1.
+id=$(submitted --restart 0 --set runtime.run_dir=bad train.steps=1000)
+begun bad
+rank_on n1 | xargs -r kill -9
+waits_again "$id" 60
+for _ in {1..40}; do [ "$(excluded "$id")" = n1 ] && break; sleep 0.25; done
+echo "a rank of n1 was killed: queued again: $(comment "$id"), without $(excluded "$id")"
+[ "$(comment "$id") $(excluded "$id")" = "failed starts: 1 n1" ] || fail "bad: $(comment "$id"), without $(excluded "$id")"
+to_end "$id" 400
+same long bad
+grep -q '"nodes": "n\[0,2\]"' bad/run_args.json || fail "bad: went on on $(slurm_of bad nodes)"
+[ "$failed" = 0 ] || cat bad-*.log
+
+# So many failures in a row, and no more.
+id=$(submitted --restart 0 --requeue 1 --set runtime.run_dir=often train.steps=1000000000)
+begun often
+rank_on n0 | xargs -r kill -9
+waits_again "$id" 60 && on n0 scontrol update JobId="$id" StartTime=now
+for _ in {1..600}; do [ "$(slurm_of often restarts)" = 1 ] && [ -n "$(rank_on n1)" ] && break; sleep 0.1; done
+sleep 1
+rank_on n1 | xargs -r kill -9
+to_end "$id" 200
+[ "$(state "$id")" = "FAILED NonZeroExitCode" ] || fail "often: $(state "$id")"
+grep -q "not queued again after 1 failed starts in a row$" often-*.log || { fail "often: no line"; cat often-*.log; }
 [ "$failed" = 0 ] && echo "slurm: every job came to its end"
 exit "$failed"

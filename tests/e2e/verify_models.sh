@@ -5,6 +5,7 @@
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 # Requirements: S1.2, S2.4.
 set -uo pipefail
+source "$SOURCE/tests/support/known_models.sh"
 fixtures=$SOURCE/tests/fixtures/models
 shared=$SOURCE/../shared/fixtures/models
 scratch=$(mktemp -d)
@@ -79,7 +80,8 @@ else
   echo "[SKIP] verify under mpirun: no MPI"
 fi
 if [ -d "$shared" ]; then
-  for folder in "$shared"/*; do
+  mapfile -t known < <(known_models "$shared")
+  for folder in "${known[@]}"; do
     [ -d "$fixtures/$(basename "$folder")" ] || bf16 "$folder"
     [ -f "$fixtures/$(basename "$folder")/trajectory.safetensors" ] && continue
     for dtype in f64 f32; do

@@ -19,6 +19,8 @@ std::vector<std::string> seeds() {
       R"("target_modules":["c_attn"],"task_type":"CAUSAL_LM","use_dora":false,"use_rslora":false})",
       R"({"peft_type":"LORA","r":8,"lora_alpha":0.5,"lora_dropout":0.25,"use_rslora":true,)"
       R"("init_lora_weights":"gaussian","target_modules":"all-linear"})",
+      R"({"peft_type":"LORA","r":8,"lora_alpha":8,"init_lora_weights":"mica","corda_config":{"a":1}})",
+      R"({"fine_tune_type":"lora","lora_parameters":{"rank":8},"model":"some_model"})",
       R"({"r":1,"lora_alpha":16,"target_modules":".*(q|v)_proj","rank_pattern":{"a":2}})"};
 }
 

@@ -2,6 +2,7 @@
 // row that was found must be found again by its place, and spans lie in order within the text.
 #include "tests/fuzz/fuzz_target.h"
 #include "tools/data/json_row.h"
+#include "tools/data/row_hints.h"
 #include "tools/data/row_spans.h"
 #include "tools/data/squad.h"
 #include "tools/data/table.h"
@@ -17,7 +18,13 @@ std::vector<std::string> seeds() {
           "text\tn\na\t1\n\t\n",
           "{\"data\": [{\"title\": \"t\", \"paragraphs\": [{\"context\": \"c\", \"qas\": [{\"id\": "
           "\"1\", "
-          "\"question\": \"q\", \"answers\": [{\"text\": \"a\", \"answer_start\": 0}]}]}]}]}"};
+          "\"question\": \"q\", \"answers\": [{\"text\": \"a\", \"answer_start\": 0}]}]}]}]}",
+          "{\"id\": \"1\", \"context\": \"c\", \"question\": \"q\", \"answers\": {\"text\": "
+          "[\"a\"], \"answer_start\": [0]}}\n{\"question\": 1.50}\n",
+          "{\"data\": [{\"context\": \"c\", \"question\": \"q\", \"answers\": []}]}",
+          "[\"a\", 4]\n[[1e5], true]\n",
+          "[[\"a\", null], [\"b\", 123456789012345678901]]",
+          "{\"q\": [\"a\", \"b\"], \"r\": [\"c\", \"d\"]}"};
 }
 
 namespace {
@@ -84,5 +91,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   accepts([&] { read_table(text, ','); });
   accepts([&] { read_table(text, '\t'); });
   accepts([&] { read_squad(text); });
+  fsdp::data::hint_of_rows(text, "file.json", fsdp::data::TextFormat::kJsonl, size % 2 == 0);
   return 0;
 }

@@ -59,6 +59,8 @@ std::vector<std::string> seeds() {
   out.push_back(two + std::string(1, '\0') + "1234567");
   out.push_back(file_of(two, "1234567"));
   out.push_back(file_of(two + "   ", "1234567"));
+  out.push_back(R"({"__metadata__":null})");
+  out.push_back("<!doctype html>");
   out.push_back(file_of(two, "1234"));
   out.push_back(std::string(8, '\xff') + "{}");
   return out;

@@ -7,7 +7,7 @@
 #   tests/lint/guests.sh [ROOT]      prints path:line: message, exits 1 on any
 set -uo pipefail
 cd "${1:-$(dirname "$0")/../..}" || exit 2
-names='fairseq|chess|kaust|workshop|deepspeed|accelerate|trainer_state|(train|eval|all)_results|TrainingArguments'
+names='fairseq|chess|kaust|workshop|deepspeed|accelerate|trainer_state|(train|eval|all)_results|TrainingArguments|axolotl|llama_?factory'
 home='^(tools/(guides|commands|recipes|predict/formulas)|models|optim)/'
 
 mapfile -t sources < <(find core kernels models comm optim tools -type f \

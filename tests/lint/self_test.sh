@@ -146,8 +146,8 @@ file surprise/x <<<''
 expect include_rules.sh 'surprise:1: no other top-level entry'
 
 # ---- size_budget ---------------------------------------------------------------------------------
-head -c 8000001 /dev/zero | file tests/fixtures/large.bin
-expect size_budget.sh 'tests/fixtures:1: 8000001 bytes, at most 8000000'
+head -c 12000001 /dev/zero | file tests/fixtures/large.bin
+expect size_budget.sh 'tests/fixtures:1: 12000001 bytes, at most 12000000'
 { echo '// Long.'; lines 600 '// line'; } | file core/long.cpp
 expect size_budget.sh 'core/long.cpp:601: 601 lines, at most 600'
 { echo '// Long.'; lines 400 '// line'; } | file comm/fsdp/long.h

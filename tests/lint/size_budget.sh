@@ -2,7 +2,7 @@
 # Enforces the size budgets and that every source file has its test.
 #   tests/lint/size_budget.sh [--report] [ROOT]    prints path:line: message, exits 1 on any
 # Hard limits: file 600 lines (comm/fsdp 400), host function 60, function in a CUDA file 150; all of
-# tests/fixtures 8,000,000 bytes. A room: LINES of its fsdp_layer in CMakeLists.txt, rooms inside of it apart.
+# tests/fixtures 12,000,000 bytes. A room: LINES of its fsdp_layer in CMakeLists.txt, rooms inside of it apart.
 # --report (make size) also lists what is over the soft ones: file 300, function 30 (CUDA 100).
 # A source `core/ops/norm.cpp` is covered by a test below tests/core (comm: also tests/mpi) whose name
 # contains `norm`, `tools/train/trainer.cpp` by one in tests/tools/train or tests/e2e;
@@ -43,7 +43,7 @@ function_sizes() {
 
 fixture_sizes() {
   [ ! -d tests/fixtures ] || find tests/fixtures -type f -printf '%s\n' | awk '{ bytes += $1 }
-    END { if (bytes > 8000000) print "tests/fixtures:1: " bytes " bytes, at most 8000000" }'
+    END { if (bytes > 12000000) print "tests/fixtures:1: " bytes " bytes, at most 12000000" }'
 }
 
 room_sizes() {

@@ -111,8 +111,6 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
     CHECK(contains(error_with("target_modules", none),
                    "target_modules: expected names of layers, got none"));
   }
-  CHECK(error_with("init_lora_weights", "gaussian") == "");
-  CHECK(error_with("init_lora_weights", "orthogonal") == "");
   CHECK(error_with("exclude_modules", "c_attn") == "");
   CHECK(error_with("layers_to_transform", 0) == "");
   CHECK(contains(error_with("layers_to_transform", "0"),
@@ -130,9 +128,45 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
   CHECK(contains(error_with("target_modules", 7), "target_modules: expected a list or a string"));
 }
 
+TEST_CASE("adapter folder: how training began, where the base stayed as it is on the disk") {
+  for (const Json& how : {Json(nullptr), Json(true), Json(false), Json("gaussian"),
+                          Json("Gaussian"), Json("orthogonal"), Json("eva"), Json("mica")}) {
+    CAPTURE(how);
+    CHECK(error_with("init_lora_weights", how) == "");
+  }
+  // A converted adapter keeps the settings of its method.
+  for (const char* key : {"eva_config", "corda_config", "loftq_config", "lora_ga_config"}) {
+    CHECK(error_with(key, {{"bits", 4}}) == "");
+  }
+  for (const char* how : {"pissa", "olora", "OLoRA", "loftq"}) {
+    CHECK(contains(error_with("init_lora_weights", how), "merge_and_unload()"));
+  }
+  for (const char* how : {"pissa_niter_16", "corda", "lora_ga"}) {
+    CHECK(contains(error_with("init_lora_weights", how),
+                   "path_initial_model_for_weight_conversion=...)"));
+  }
+  CHECK(error_with("init_lora_weights", "x")
+            .ends_with("init_lora_weights: \"x\" is not supported by this build"));
+  CHECK(
+      contains(error_with("init_lora_weights", 7), "init_lora_weights: expected a string, got 7"));
+}
+
+TEST_CASE("adapter folder: the adapter of mlx-lm is told") {
+  const TempFolder folder;
+  folder.write(kAdapterConfigFile,
+               R"({"fine_tune_type": "lora", "lora_parameters": {"rank": 8}, "model": "a b"})");
+  CHECK(test::error_of([&] { read_adapter_config(folder.path()); }) ==
+        fmt::format("{}: an adapter of mlx-lm (fine_tune_type and lora_parameters, no peft_type), "
+                    "and not of PEFT; mlx_lm.fuse --model 'a b' --adapter-path {} --save-path NEW "
+                    "makes a model of both",
+                    (folder / kAdapterConfigFile).string(), folder.path().string()));
+}
+
 TEST_CASE("adapter folder: a base that is not there") {
   const TempFolder folder;
   folder.write(kAdapterConfigFile, adapter_config_json(test::tiny_gpt2(), {.base = "org/model"}));
+  CHECK(
+      contains(test::error_of([&] { adapter_base(folder.path()); }), "\n  hf download org/model"));
   CHECK(contains(
       test::error_of([&] { adapter_base(folder.path()); }),
       "base_model_name_or_path: \"org/model\": no such folder with a config.json: --base FOLDER "
@@ -280,7 +314,9 @@ TEST_CASE("adapter folder: everything that is wrong with the tensors is in one e
                  "expected (5, 15), got (2, 15)"));
   std::filesystem::remove(f.folder / kAdapterWeightsFile);
   CHECK(contains(error(), "no adapter_model.safetensors"));
-  f.folder.write("adapter_model.bin", "pickle");
+  f.folder.write("adapter_model.bin", "<!doctype html>");
+  CHECK(contains(error(), "adapter_model.bin: expected a file of safetensors, got a web page"));
+  f.folder.write("adapter_model.bin", "\x80\x02}q");
   CHECK(contains(error(),
                  "adapter_model.bin: a pickle, which is not read; in Python, "
                  "safetensors.torch.save_file(torch.load("));

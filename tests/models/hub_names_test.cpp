@@ -1,4 +1,6 @@
 // Presets by the names that their models have on Hugging Face's hub.
+#include "models/hub_names.h"
+
 #include <doctest/doctest.h>
 
 #include "models/config.h"
@@ -20,10 +22,23 @@ TEST_CASE("hub names: a preset by its name on the hub, with or without the organ
     CAPTURE(none);
     CHECK(preset_named(none) == "");
   }
-  CHECK(preset("gpt2").parameter_count() == 124439808);
-  CHECK(preset("meta-llama/Llama-3.1-8B").parameter_count() == 8030261248);
   CHECK(test::contains(test::error_of([] { preset("someone/else"); }),
                        "preset: expected one of gpt2-124m, "));
+}
+
+TEST_CASE("hub names: none of them is a preset, whose weights are random") {
+  CHECK(is_preset("gpt2-124m"));
+  CHECK_FALSE(is_preset("gpt2"));
+  CHECK(test::error_of([] { preset("gpt2"); }) ==
+        "preset: unknown name \"gpt2\"; the nearest preset is gpt2-124m (gpt2 on the hub)");
+  const std::string error = test::error_of([] { preset("bigscience/bloom-560m"); });
+  CHECK(
+      test::contains(error, "the nearest preset is bloom-560m (bigscience/bloom-560m on the hub)"));
+  CHECK(test::contains(error, "\n  hf download bigscience/bloom-560m "));
+  CHECK(test::contains(instead_of("EleutherAI/pythia-70"),
+                       "; the nearest preset is pythia-70m (EleutherAI/pythia-70m on the hub), "
+                       "which has no weights; of a model on"));
+  CHECK(instead_of("/no/such") == "");
 }
 
 TEST_CASE("hub names: the nearest name, where one is near") {
@@ -36,7 +51,7 @@ TEST_CASE("hub names: the nearest name, where one is near") {
   CHECK(near_preset("my-model") == "");
   CHECK(near_preset("") == "");
   CHECK(test::error_of([] { preset("pythia-1bb"); }) ==
-        "preset: unknown name \"pythia-1bb\"; the nearest is pythia-1b");
+        "preset: unknown name \"pythia-1bb\"; the nearest preset is pythia-1b");
 }
 
 }  // namespace

@@ -5,11 +5,16 @@
 //   Every
 //                   other start of a job (FSDP_RESTARTS) is spared until it has a checkpoint: one
 //                   that never gets on is given up, which is another test
-//   LYING_LOG=FILE  gets a line for each: process, call, path, error
+//   LYING_AT=N      instead: one call alone fails, the Nth of its process, with the error number
+//                   LYING_ERROR (0: it reads or writes half of what was asked for), where the file
+//                   LYING_ONCE is not there; the call makes that file. LYING_CALL=open counts the
+//                   calls of one name
+//   LYING_LOG=FILE  gets a line for each: process, call, path, error; with LYING_AT, how many
+//                   calls there were
 //   LATE_S=N        of the rank LATE_RANK: a name that it did not find stays away for N seconds,
 //   and
 //                   a list of a folder lacks what is younger (nfs(5): negative entries, acdirmin)
-// Not here: faults at a chosen call of one process (io_faults.h).
+// Not here: faults within a test's own process (io_faults.h).
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -26,6 +31,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -43,6 +49,12 @@ struct Lies {
   const std::string folder = text_of("LYING_FOLDER");
   const int64_t every = number_of("LYING_EVERY");
   const std::string log = text_of("LYING_LOG");
+  const bool chosen = std::getenv("LYING_AT") != nullptr;
+  const int64_t at = number_of("LYING_AT");
+  const int error = static_cast<int>(number_of("LYING_ERROR"));
+  const std::string call = text_of("LYING_CALL"), once = text_of("LYING_ONCE");
+  std::atomic<int64_t> seen = 0;
+  ~Lies();
   const int64_t late_s =
       text_of("LATE_RANK") == text_of("OMPI_COMM_WORLD_RANK") ? number_of("LATE_S") : 0;
   // Each start of each rank has its own.
@@ -88,28 +100,57 @@ uint64_t next_random() {  // splitmix64
   return z ^ (z >> 31);
 }
 
-void log(const std::string& line) {
+void write_log(const std::string& log, const std::string& line) {
   const auto file = static_cast<int>(
-      ::syscall(SYS_openat, AT_FDCWD, lies().log.c_str(), O_WRONLY | O_APPEND | O_CREAT, 0666));
+      ::syscall(SYS_openat, AT_FDCWD, log.c_str(), O_WRONLY | O_APPEND | O_CREAT, 0666));
   if (file < 0) return;
   ::syscall(SYS_write, file, line.data(), line.size());
   ::close(file);
 }
 
+Lies::~Lies() {
+  if (chosen) write_log(log, std::to_string(seen) + " calls\n");
+}
+
+// Whether this call is the one that LYING_AT means.
+bool is_chosen(const char* call, const std::string& path) {
+  Lies& own = lies();
+  if (!is_below(path) || (!own.call.empty() && own.call != call)) return false;
+  if (own.seen++ != own.at || ::syscall(SYS_access, own.once.c_str(), F_OK) == 0) return false;
+  const auto made =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, own.once.c_str(), O_WRONLY | O_CREAT, 0666));
+  if (made >= 0) ::close(made);
+  write_log(lies().log, std::to_string(::getpid()) + " " + call + " " + path + ": " +
+                            std::strerror(own.error) + "\n");
+  return true;
+}
+
 // Whether this call fails; errno says how.
 bool fails(const char* call, const std::string& path) {
+  if (lies().chosen) {
+    if (lies().error == 0 || !is_chosen(call, path)) return false;
+    errno = lies().error;
+    return true;
+  }
   if (lies().every == 0 || lies().is_spared || !is_below(path)) return false;
   const uint64_t number = next_random();
   if (number % static_cast<uint64_t>(lies().every) != 0) return false;
   constexpr int kErrors[] = {EIO, ESTALE, ETIMEDOUT};
   const int error = kErrors[(number >> 32) % 3];
-  log(std::to_string(::getpid()) + " " + call + " " + path + ": " + std::strerror(error) + "\n");
+  write_log(lies().log, std::to_string(::getpid()) + " " + call + " " + path + ": " +
+                            std::strerror(error) + "\n");
   errno = error;
   return true;
 }
 
 bool fails(const char* call, int file) {
-  return lies().every > 0 && fails(call, path_of(file, ""));
+  return (lies().every > 0 || lies().chosen) && fails(call, path_of(file, ""));
+}
+
+// How much of it the call does.
+size_t shortened(const char* call, int file, size_t bytes) {
+  if (!lies().chosen || lies().error != 0 || bytes < 2) return bytes;
+  return is_chosen(call, path_of(file, "")) ? bytes / 2 : bytes;
 }
 
 // ---------------------------------------------------------------------------- Late entries
@@ -173,17 +214,17 @@ FILE* fopen64(const char* path, const char* mode) {
 
 ssize_t read(int file, void* out, size_t bytes) {
   SYSTEM(read);
-  return fails("read", file) ? -1 : real(file, out, bytes);
+  return fails("read", file) ? -1 : real(file, out, shortened("read", file, bytes));
 }
 
 ssize_t pread(int file, void* out, size_t bytes, off_t offset) {
   SYSTEM(pread);
-  return fails("pread", file) ? -1 : real(file, out, bytes, offset);
+  return fails("pread", file) ? -1 : real(file, out, shortened("pread", file, bytes), offset);
 }
 
 ssize_t write(int file, const void* data, size_t bytes) {
   SYSTEM(write);
-  return fails("write", file) ? -1 : real(file, data, bytes);
+  return fails("write", file) ? -1 : real(file, data, shortened("write", file, bytes));
 }
 
 ssize_t writev(int file, const iovec* parts, int count) {
@@ -193,7 +234,7 @@ ssize_t writev(int file, const iovec* parts, int count) {
 
 ssize_t pwrite(int file, const void* data, size_t bytes, off_t offset) {
   SYSTEM(pwrite);
-  return fails("pwrite", file) ? -1 : real(file, data, bytes, offset);
+  return fails("pwrite", file) ? -1 : real(file, data, shortened("pwrite", file, bytes), offset);
 }
 
 int fsync(int file) {
@@ -216,6 +257,56 @@ int rename(const char* from, const char* to) {
   if (fails("rename", path_of(AT_FDCWD, to))) return -1;
   if (std::strstr(to, "/step-")) lies().is_spared = false;
   return real(from, to);
+}
+
+int ftruncate(int file, off_t bytes) {
+  SYSTEM(ftruncate);
+  return fails("ftruncate", file) ? -1 : real(file, bytes);
+}
+
+int flock(int file, int operation) {
+  SYSTEM(flock);
+  return fails("flock", file) ? -1 : real(file, operation);
+}
+
+int lstat(const char* path, struct stat* status) {
+  SYSTEM(lstat);
+  return refused("lstat", path) ? -1 : real(path, status);
+}
+
+int rmdir(const char* path) {
+  SYSTEM(rmdir);
+  return fails("rmdir", path_of(AT_FDCWD, path)) ? -1 : real(path);
+}
+
+int unlinkat(int folder, const char* path, int flags) {
+  SYSTEM(unlinkat);
+  return fails("unlinkat", path_of(folder, path)) ? -1 : real(folder, path, flags);
+}
+
+int remove(const char* path) {
+  SYSTEM(remove);
+  return fails("remove", path_of(AT_FDCWD, path)) ? -1 : real(path);
+}
+
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
+  SYSTEM(renameat2);
+  if (fails("renameat2", path_of(to_folder, to))) return -1;
+  return real(from_folder, from, to_folder, to, flags);
+}
+
+int truncate(const char* path, off_t bytes) {
+  SYSTEM(truncate);
+  return fails("truncate", path_of(AT_FDCWD, path)) ? -1 : real(path, bytes);
+}
+
+int openat(int folder, const char* path, int flags, ...) {
+  SYSTEM(openat);
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  return fails("openat", path_of(folder, path)) ? -1 : real(folder, path, flags, mode);
 }
 
 int unlink(const char* path) {

@@ -183,8 +183,11 @@ void check_pieces(const Manifest& manifest) {
 Manifest from_json(const Json& json) {
   FSDP_CHECK(json.at("format") == kFormat, "format: expected \"{}\"", kFormat);
   const int version = json.at("version");
-  FSDP_CHECK(version == kVersion, "version: expected {}, got {}: another version of this program",
-             kVersion, version);
+  if (version != kVersion) {
+    throw OtherFormat(
+        fmt::format("version: expected {}, got {}: {} version of this program has written it",
+                    kVersion, version, version > kVersion ? "a newer" : "an older"));
+  }
   Manifest m = {.program = json.at("program"),
                 .device = json.at("device"),
                 .config = json.at("config"),
@@ -255,6 +258,8 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
              "{}: damaged: it does not have the checksum that it was written with", source);
   try {
     return from_json(parse_json(text, source).at("checkpoint"));
+  } catch (const OtherFormat& error) {
+    throw OtherFormat(fmt::format("{}: {}", source, error.what()));
   } catch (const std::exception& error) {
     const std::string what = error.what();
     fail("{}", what.starts_with(source) ? what : source + ": " + what);

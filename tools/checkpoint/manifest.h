@@ -76,9 +76,16 @@ struct Manifest {
   uint64_t state_bytes() const;
 };
 
+// A checkpoint that another version of this program has written: it is whole, but not for this one.
+class OtherFormat : public Error {
+ public:
+  using Error::Error;
+};
+
 std::string manifest_text(const Manifest& manifest);
 // Error, which begins with `source`, unless the text is as it was written: its own checksum comes
-// first. Then the pieces of every tensor are all of it, and lie in files that the manifest names.
+// first; OtherFormat. Then the pieces of every tensor are all of it, and lie in files that the
+// manifest names.
 Manifest parse_manifest(std::string_view text, const std::string& source);
 // Error for a folder without a manifest: it is incomplete.
 Manifest read_manifest(const std::filesystem::path& checkpoint);

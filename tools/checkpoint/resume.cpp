@@ -5,15 +5,20 @@
 
 #include "core/io/file.h"
 #include "core/io/shard_index.h"
+#include "core/machine_error.h"
 #include "core/text/counted.h"
+#include "models/config.h"
+#include "models/hub_names.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
-#include "tools/report/metrics_line.h"
+#include "tools/launch/launch.h"
+#include "tools/report/run_state.h"
 #include "tools/train/data_paths.h"
+#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -109,13 +114,15 @@ bool is_run(const fs::path& folder) {
 }
 
 // Why a checkpoint cannot be read; "": its files have the right sizes. Damage is what the manifest
-// says. SystemError where the file system cannot tell.
+// says. SystemError where the file system cannot tell, OtherFormat where another program can.
 std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& manifest) {
   try {
     manifest = read_manifest(checkpoint);
     for (const BlockChecksums& file : manifest->files)
       BlockReader(checkpoint, file, false, {.retries = 0});
     return "";
+  } catch (const OtherFormat&) {  // the run would write another one over it, sooner or later
+    throw;
   } catch (const SystemError& error) {
     if (error.code() != ENOENT) throw;
     manifest.reset();
@@ -231,10 +238,18 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
   if (!request.from_scratch && (last || !damaged.empty())) {
     std::vector<std::string> why = damaged;
     if (last) why.insert(why.begin(), fmt::format("that of step {} was complete", last->step));
-    fail(
-        "--resume auto: {}: no checkpoint can be read: {}; --restart-from-scratch begins again at "
-        "step 1",
-        where, fmt::join(why, "; "));
+    // A folder that is elsewhere has gone as a whole; `fsdp launch` has just seen a checkpoint; or
+    // nobody was there to remove them. Their disk may come back.
+    const fs::path& elsewhere = plan.config.checkpoint.folder;
+    const bool away = !is_folder(checkpoint_folder(plan.config, plan.run_directory));
+    const bool known = request.known_step > 0 || (!elsewhere.empty() && !is_there(elsewhere));
+    const bool gone = (request.restarted && away) || (damaged.empty() && known);
+    throw AgreedError(
+        fmt::format("--resume auto: {}: no checkpoint can be read: {}{}; --restart-from-scratch "
+                    "begins again at step 1",
+                    where, fmt::join(why, "; "),
+                    gone ? "; nothing is there now: has the mount gone?" : ""),
+        status::kFailed, gone ? Cause::kMachine : Cause::kPerson);
   }
   if (is_beginning_of_run(plan.run_directory)) return;
   const CheckpointOfRun& origin = record.origin;
@@ -256,20 +271,64 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
       fmt::format("{}: no checkpoint of its own: the run begins again at {}", where, origin.path));
 }
 
+// The last checkpoint may be younger than what this host knows of the folder. Nobody waits for
+// one that a person may have removed.
+void wait_for_last(const ResumeRequest& request, const fs::path& folder, const RunRecord& record,
+                   const IoPatience& patience) {
+  if (!request.restarted || !record.last) return;
+  sees_within(patience.over, [&] { return step_folders_in(folder).contains(record.last->step); });
+}
+
+bool has_runs_in(const fs::path& folder) {
+  const std::vector<std::string> names = names_in(folder);
+  return std::ranges::any_of(names, [&](const auto& name) { return is_run_folder(folder / name); });
+}
+
+// A file system that is not mounted looks like a run that never was. Who knows better does not
+// begin anew: a later start may find it. Slurm starts a job again, possibly on another host, whose
+// first start may have made nothing; the folder above is then known by its other runs.
+void check_not_gone(const ResumeRequest& request, const fs::path& directory) {
+  if (request.from_scratch) return;
+  const bool empty = !is_there(directory) || is_beginning_of_run(directory);
+  if (request.known_step > 0 && empty) {
+    throw AgreedError(
+        fmt::format(
+            "--resume auto: {}: the run is not there, which had a checkpoint of step {}: has "
+            "the mount gone? --restart-from-scratch begins again at step 1",
+            directory.string(), request.known_step),
+        status::kFailed, Cause::kMachine);
+  }
+  if (request.requeued == 0 || is_there(directory)) return;
+  if (has_runs_in(fs::absolute(directory / "").parent_path().parent_path())) return;
+  throw AgreedError(
+      fmt::format("--resume auto: {}: is not there, though Slurm has started this job before "
+                  "(SLURM_RESTART_COUNT={}): has the mount gone? Where the run has never begun: "
+                  "mkdir -p {}",
+                  directory.string(), request.requeued, directory.string()),
+      status::kFailed, Cause::kMachine);
+}
+
 void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& record,
                ResumePlan& plan) {
   plan.config = given_config(request, plan);
+  plan.config.runtime.goes_on = patience.goes_on;
   patience = plan.config.runtime.patience();
   const fs::path directory = plan.config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
+  check_not_gone(request, directory);
   if (!is_there(directory)) return;
-  FSDP_CHECK(is_run(directory) || is_beginning_of_run(directory),
-             "--resume auto: {}: no run directory: neither {} nor run_args.json",
-             directory.string(), kConfigName);
+  FSDP_CHECK(is_folder(directory), "runtime.run_dir: {}: expected a folder, got a file",
+             directory.string());
+  if (!is_run(directory) && !is_beginning_of_run(directory)) {
+    fail_missing(fmt::format("--resume auto: {}: no run directory: neither {} nor run_args.json",
+                             directory.string(), kConfigName));
+  }
   take_run(directory, record, plan);
+  patience.goes_on = patience.goes_on || record.last;
   check_owner(plan.config, plan);
   const fs::path folder = checkpoint_folder(plan.config, directory);
+  wait_for_last(request, folder, record, patience);
   std::vector<std::string> damaged = choose_newest(request, folder, record, plan);
   add_missing(record, folder, plan, damaged);
   if (plan.manifest) return check_steps_back(damaged, plan);
@@ -289,6 +348,9 @@ config::TrainConfig stored_config(const ResumeRequest& request, const std::strin
                                   ResumePlan& plan) {
   if (!request.config_file.empty()) return given_config(request, plan);
   config::TrainConfig config = config::parse_config(yaml, source.string(), request.overrides);
+  for (auto& [key, place] : config.places) {  // a manifest has the lines as one text
+    if (source.filename() == kManifestName && place.starts_with(source.string())) place = source;
+  }
   keep_paths(config, started_in);
   find_texts(config, request.config_file);  // a pattern that is typed now
   return config;
@@ -334,9 +396,11 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, IoPatienc
   take_run(directory, record, plan);
   config::TrainConfig stored = config::read_config(directory / kConfigName, {});
   keep_paths(stored, record.working_directory);
+  stored.runtime.goes_on = patience.goes_on || record.last;
   patience = stored.runtime.patience();
   check_owner(stored, plan);
   const fs::path checkpoints = checkpoint_folder(stored, directory);
+  wait_for_last(request, checkpoints, record, patience);
   std::vector<std::string> damaged = choose_newest(request, checkpoints, record, plan);
   add_missing(record, checkpoints, plan, damaged);
   if (plan.manifest) {
@@ -364,6 +428,15 @@ void check_model_path(const std::string& path) {
   if (is_there(fs::path(path) / "config.json") || !is_run(path)) return;
   fail("model.path: {} is a run directory; the model in it is {}", path,
        (fs::path(path) / "model").string());
+}
+
+// Of a run that begins: before its text is tokenised.
+void check_named_model(const config::TrainConfig& config) {
+  const std::string &path = config.model.path, &preset = config.model.preset;
+  if (!preset.empty() && !models::is_preset(preset)) model_config(config, 1);  // which says why
+  FSDP_CHECK(path.empty() || is_there(path), "{}",
+             config::with_place(config, fmt::format("model.path: {}: no such folder{}", path,
+                                                    models::instead_of(path))));
 }
 
 }  // namespace
@@ -437,6 +510,12 @@ namespace {
 // `patience`: gets that of the configuration, once it is known.
 ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
   ResumePlan plan;
+  if (request.from.empty()) {
+    plan.config = given_config(request, plan);
+    check_named_model(plan.config);
+    check_model_path(plan.config.model.path);
+    return plan;
+  }
   RunRecord record;
   const fs::path from = fs::path(request.from) / "";  // without a difference at the end
   const fs::path folder = from.parent_path();
@@ -445,7 +524,8 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
   } else if (is_there(folder / kManifestName)) {
     plan_checkpoint(request, folder, record, plan);
   } else {
-    FSDP_CHECK(is_there(folder), "--resume {}: no such folder", folder.string());
+    if (!is_there(folder))
+      fail_missing(fmt::format("--resume {}: no such folder", folder.string()));
     refuse_foreign(folder);
     FSDP_CHECK(is_there(folder / kConfigName),
                "--resume {}: neither a run directory ({}) nor a checkpoint ({})", folder.string(),
@@ -461,6 +541,9 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
       plan.notes.push_back(std::move(note));
     }
     plan.config.length_note.clear();  // where the length has changed, one of these says it
+    // Of a run that an earlier version started by the hub's name.
+    const std::string preset = models::preset_named(plan.config.model.preset);
+    if (!preset.empty()) plan.config.model.preset = preset;
   }
   check_model_path(plan.config.model.path);
   if (plan.run_directory.empty()) return plan;
@@ -481,35 +564,14 @@ ResumePlan plan_resume(const ResumeRequest& request) {
              "--restart-from-scratch: only beside --resume auto");
   if (request.from.empty()) {
     FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
-    ResumePlan plan;
-    plan.config = given_config(request, plan);
-    check_model_path(plan.config.model.path);
-    return plan;
   }
-  IoPatience patience;
-  return patiently(patience, [&] { return plan_once(request, patience); });
-}
-
-KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at) {
-  KeptLines kept;
-  int64_t last_step = -1, last_evaluation = -1;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;  // cut
-    const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
-    begin = end + 1;
-    const auto read = MetricsLine::read(line.substr(0, line.size() - 1));
-    if (!read) {  // cut by the end of the machine, or of somebody else
-      ++kept.foreign;
-      continue;
-    }
-    const bool evaluation = read->is_evaluation();
-    int64_t& last = evaluation ? last_evaluation : last_step;
-    if (read->step() > (evaluation ? validated_at : step) || read->step() <= last) continue;
-    last = read->step();
-    kept.text += line;
+  IoPatience patience = {.goes_on = request.restarted};
+  try {
+    return patiently(patience, [&] { return plan_once(request, patience); });
+  } catch (const std::exception& error) {
+    if (!patience.goes_on || cause_of(error) != Cause::kName) throw;
+    throw MachineError(error.what());
   }
-  return kept;
 }
 
 std::vector<std::string> compare_data(const std::map<std::string, std::string>& before,

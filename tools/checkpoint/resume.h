@@ -20,10 +20,13 @@ struct ResumeRequest {
   std::string from;           // --resume: a run directory, a checkpoint, "auto", or "" (none)
   bool with_changes = false;  // --resume-with-changes
   bool from_scratch = false;  // --restart-from-scratch: where no checkpoint is left, at step 1
+  bool restarted = false;     // the job was started before, with the same files
   std::filesystem::path config_file;        // --config
   std::vector<config::Override> overrides;  // --set and its short forms
   // Checkpoints that turned out damaged when they were read, and what is wrong with them.
   std::map<std::filesystem::path, std::string> damaged = {};
+  int64_t known_step = 0;  // of a checkpoint that `fsdp launch` has seen; 0: of none
+  int requeued = 0;        // how often Slurm has started this job again
 };
 
 struct ResumePlan {
@@ -39,7 +42,8 @@ struct ResumePlan {
   bool falls_back = false;            // where the checkpoint is damaged, the one before it is meant
 };
 
-// Without a request: the configuration alone. Error when the request cannot be met.
+// Without a request: the configuration alone. Error when the request cannot be met; of a run that
+// goes on, what the system refuses is the machine's.
 ResumePlan plan_resume(const ResumeRequest& request);
 
 // The paths of a stored configuration are those of the folder that the run was started in; what is
@@ -59,14 +63,6 @@ struct ConfigChange {
 };
 std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after);
-
-// The lines of metrics.jsonl up to a step, each step once, and those of evaluations up to
-// `validated_at`; a line that was cut is left out. What comes later will be written again.
-struct KeptLines {
-  std::string text;
-  int64_t foreign = 0;  // lines that no run has written, left out
-};
-KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at);
 
 // Error when the data or tokenizer are not those of the checkpoint, unless changes are accepted;
 // then one line for each difference.

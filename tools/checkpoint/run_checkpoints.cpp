@@ -43,7 +43,7 @@ RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& conf
       check_own_checkpoints(config, facts_.run, run_directory_);
     });
   });
-  check_shared_folder(session.world(), folder_);
+  check_shared_folder(session.world(), folder_, kLatestName, patience_);
   facts_.run_directory = fs::absolute(run_directory_).lexically_normal().string();
   facts_.working_directory = fs::current_path().string();
   facts_.base_hash = hash_frozen(session);
@@ -127,7 +127,11 @@ std::string remove_checkpoint(const fs::path& checkpoint, const IoPatience& pati
       fs::rename(gone, checkpoint, error);
       return refused.what();
     }
-    fs::remove_all(gone, error);
+    try {
+      patiently(patience, [&] { fs::remove_all(gone); });
+    } catch (const std::exception& refused) {
+      return refused.what();
+    }
   }
   return error ? error.message() : "";
 }
@@ -151,6 +155,11 @@ std::vector<std::string> remove_old(const fs::path& folder, const IoPatience& pa
     const std::string why = remove_checkpoint(at->second, patience);
     if (why.empty()) continue;
     problems.push_back(fmt::format("{}: cannot be removed: {}", at->second.string(), why));
+  }
+  try {  // the rest of a removal that failed halfway, now or at an earlier checkpoint
+    patiently(patience, [&] { remove_unfinished(folder); });
+  } catch (const SystemError& error) {
+    problems.emplace_back(error.what());
   }
   return problems;
 }

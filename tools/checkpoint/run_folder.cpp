@@ -15,6 +15,7 @@
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
 #include "tools/report/result_files.h"
+#include "tools/report/run_directory.h"
 
 namespace fsdp::tools {
 namespace {
@@ -47,7 +48,8 @@ std::regex unfinished_names() {
   }
   return std::regex(R"(\.shared-[0-9a-f]+|)"  // of check_shared_folder
                     R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|)"
-                    R"(last\.json|progress\.json|metrics\.jsonl?|skipped_rows\.jsonl|)" +
+                    R"(last\.json|progress\.json|metrics\.jsonl?|skipped_rows\.jsonl|)"
+                    R"(end\.json|failures\.jsonl|)" +
                     results +
                     R"(rings\.txt|ring\.rank\d+\.json|trace\.rank\d+\.json)\.\d+-\d+\.tmp)");
 }
@@ -55,13 +57,6 @@ std::regex unfinished_names() {
 bool is_unfinished(const std::string& name) {
   static const std::regex kUnfinished = unfinished_names();
   return std::regex_match(name, kUnfinished);
-}
-
-void remove_unfinished(const fs::path& folder) {
-  std::error_code ignored;
-  for (const std::string& name : names_in(folder)) {
-    if (is_unfinished(name)) fs::remove_all(folder / name, ignored);
-  }
 }
 
 std::string now_text() {
@@ -85,7 +80,7 @@ std::unique_ptr<FileLock> take_lock(const fs::path& folder, const char* busy,
     const std::string why =
         fmt::format("{}: {}: {}", (folder / kLockName).string(), busy, lock->holder());
     // The other job may be one that dies slowly: another start may find its lock free.
-    if (Clock::now() >= limit) throw AgreedError(why, status::kFailed, true);
+    if (Clock::now() >= limit) throw AgreedError(why, status::kFailed, Cause::kMachine);
     if (!told && wait.say) {
       wait.say(fmt::format("note: {}; waiting for its end for up to {} s (runtime.lock_wait_s)",
                            why, wait.limit.count() / 1000));
@@ -94,21 +89,28 @@ std::unique_ptr<FileLock> take_lock(const fs::path& folder, const char* busy,
   }
 }
 
-// A name may be known late: what asks for it alone may be answered from a memory of its absence.
-bool sees(const fs::path& folder, const std::string& name, milliseconds limit) {
-  const Clock::time_point end = Clock::now() + limit;
-  for (;;) {
-    try {
-      const std::vector<std::string> names = names_in(folder);
-      if (std::binary_search(names.begin(), names.end(), name)) return true;
-    } catch (const SystemError&) {  // not seen
-    }
-    if (Clock::now() >= end) return false;
-    std::this_thread::sleep_for(kLookAgain);
+}  // namespace
+
+void remove_unfinished(const fs::path& folder) {
+  std::error_code ignored;
+  for (const std::string& name : names_in(folder)) {
+    if (is_unfinished(name)) fs::remove_all(folder / name, ignored);
   }
 }
 
-}  // namespace
+bool sees_within(milliseconds limit, const std::function<bool()>& sees) {
+  const Clock::time_point end = Clock::now() + limit;
+  for (;;) {
+    const bool last = Clock::now() >= end;
+    try {
+      if (sees()) return true;
+    } catch (const SystemError&) {  // not seen
+      if (last) throw;
+    }
+    if (last) return false;
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
 
 std::map<int64_t, fs::path> step_folders_in(const fs::path& folder) {
   std::map<int64_t, fs::path> found;
@@ -126,9 +128,15 @@ std::map<int64_t, fs::path> checkpoints_in(const fs::path& folder) {
 }
 
 bool is_beginning_of_run(const fs::path& folder) {
-  const std::vector<std::string> names = names_in(folder);
-  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
-    return name == kLockName || is_unfinished(name);
+  const auto all_of = [](const fs::path& place, const auto& allowed) {
+    const std::vector<std::string> names = names_in(place);
+    return std::all_of(names.begin(), names.end(), allowed);
+  };
+  return all_of(folder, [&](const std::string& name) {
+    // What a set-up that failed writes beside the files that make a folder a run's.
+    if (name == "checkpoints") return all_of(folder / name, is_unfinished);
+    return name == kLockName || name == "progress.json" || name == "skipped_rows.jsonl" ||
+           is_unfinished(name) || is_name_of_volume(name);
   });
 }
 
@@ -168,6 +176,8 @@ std::string check_own_checkpoints(const config::TrainConfig& config, const std::
       }
     } catch (const SystemError&) {
       throw;
+    } catch (const OtherFormat& error) {
+      fail("checkpoint.folder: {}", error.what());
     } catch (const Error&) {
       continue;  // damaged: who reads it says so
     }
@@ -214,18 +224,33 @@ RunLocks take_run_directory(const fs::path& run_directory, const fs::path& check
   return locks;
 }
 
-void check_shared_folder(comm::Communicator& world, const fs::path& folder, milliseconds limit) {
+void check_shared_folder(comm::Communicator& world, const fs::path& folder, milliseconds limit,
+                         const IoPatience& patience) {
   const std::string token = hex((uint64_t{std::random_device()()} << 32) | std::random_device()());
   const std::string name = ".shared-" + comm::from_first_rank(world, token);
   const bool first = world.rank() == 0;
-  agree(world, [&] {
-    if (first) write_file_atomically(folder / name, "");
-  });
-  // A wait for the file system, whatever runtime.timeout_s is.
-  const bool seen = world.rings()->progress()->during([&] { return sees(folder, name, limit); });
-  const std::vector<int> all = comm::exchange_values(world, int{seen});
+  const auto look = [&] {
+    // What asks for a name alone may be answered from a memory of its absence.
+    const std::vector<std::string> names = names_in(folder);
+    return std::binary_search(names.begin(), names.end(), name);
+  };
+  bool seen = false;
+  std::optional<AgreedError> failed;
+  try {
+    agree(world, patience, [&] {
+      if (first) write_file_atomically(folder / name, "");
+    });
+    // A wait for the file system, whatever runtime.timeout_s is.
+    agree(world, [&] {
+      seen = world.rings()->progress()->during([&] { return sees_within(limit, look); });
+    });
+  } catch (const AgreedError& error) {
+    failed = error;
+  }
   std::error_code ignored;
   if (first) fs::remove(folder / name, ignored);
+  if (failed) throw AgreedError(*failed);
+  const std::vector<int> all = comm::exchange_values(world, int{seen});
   const auto blind = std::find(all.begin(), all.end(), 0) - all.begin();
   if (blind == world.size()) return;
   const std::vector<std::string> hosts = world.exchange(host_name());

@@ -22,8 +22,8 @@ namespace fsdp::tools {
 std::map<int64_t, std::filesystem::path> step_folders_in(const std::filesystem::path& folder);
 // Those that have a manifest. A folder without one is incomplete.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
-// Whether the folder is empty, or has no more in it than a run that was killed before it had
-// written its first file.
+// Whether the folder is empty, or has no more in it than a fresh volume, or than a run whose set-up
+// was killed, or failed and could not remove what it had made.
 bool is_beginning_of_run(const std::filesystem::path& folder);
 // Where a run keeps them.
 std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
@@ -38,6 +38,10 @@ std::string foreign_to(const Manifest& manifest, const std::string& run,
 // another run. Returns a note where that cannot be told for certain; "": it can.
 std::string check_own_checkpoints(const config::TrainConfig& config, const std::string& run,
                                   const std::filesystem::path& run_directory);
+
+// Removes what a write that was killed, or a removal that failed, has left in a folder that this
+// process has the lock of.
+void remove_unfinished(const std::filesystem::path& folder);
 
 struct RunLocks {
   std::vector<std::unique_ptr<FileLock>> held;
@@ -61,6 +65,9 @@ RunLocks take_run_directory(const std::filesystem::path& run_directory,
 // know of a new name late (nfs(5): acdirmax, 60 s), so a rank looks for `limit`. Collective.
 constexpr std::chrono::milliseconds kLatestName(70'000);
 void check_shared_folder(comm::Communicator& world, const std::filesystem::path& folder,
-                         std::chrono::milliseconds limit = kLatestName);
+                         std::chrono::milliseconds limit = kLatestName,
+                         const IoPatience& patience = {});
+// Looks until the limit; the last error of the system where the last look had one.
+bool sees_within(std::chrono::milliseconds limit, const std::function<bool()>& sees);
 
 }  // namespace fsdp::tools

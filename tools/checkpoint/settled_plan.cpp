@@ -11,6 +11,7 @@ namespace fs = std::filesystem;
 
 std::string plan_text(const ResumePlan& plan) {
   return Json{{"config", config::to_yaml(plan.config)},
+              {"places", plan.config.places},
               {"run", plan.run},
               {"run_directory", plan.run_directory.string()},
               {"checkpoint", plan.checkpoint.string()},
@@ -26,6 +27,7 @@ ResumePlan plan_from_text(const std::string& text) {
   const Json json = parse_json(text, "plan");
   ResumePlan plan;
   plan.config = config::parse_config(json.at("config").get<std::string>(), "rank 0", {});
+  plan.config.places = json.at("places").get<config::Places>();  // as rank 0 read them
   plan.run = json.at("run").get<std::string>();
   plan.run_directory = json.at("run_directory").get<std::string>();
   plan.checkpoint = json.at("checkpoint").get<std::string>();
@@ -38,19 +40,22 @@ ResumePlan plan_from_text(const std::string& text) {
   return plan;
 }
 
-void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan) {
+void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan,
+                           std::chrono::milliseconds limit) {
+  const auto look = [&] {
+    return is_there(plan.checkpoint / kManifestName) &&
+           manifest_text(read_manifest(plan.checkpoint)) == manifest_text(*plan.manifest);
+  };
   agree(world, [&] {
     if (!plan.manifest || plan.finished) return;
-    const bool seen = patiently(plan.config.runtime.patience(), [&] {
-      return is_there(plan.checkpoint / kManifestName) &&
-             manifest_text(read_manifest(plan.checkpoint)) == manifest_text(*plan.manifest);
-    });
+    // The checkpoint may be younger than what this host knows of the folder.
+    const bool seen = world.rings()->progress()->during([&] { return sees_within(limit, look); });
     if (seen) return;
     throw AgreedError(
         fmt::format("--resume: {} does not see the checkpoint {} that rank 0 goes on from: ranks "
                     "need a file system that all of them share",
                     host_name(), plan.checkpoint.string()),
-        status::kFailed, true);
+        status::kFailed, Cause::kMachine);
   });
 }
 
@@ -64,9 +69,11 @@ SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
     if (world.rank() != 0) return;
     if (!before.run_directory.empty() && !before.finished) {
       if (settled.locks.held.empty()) {
-        settled.locks = take_run_directory(
-            before.run_directory, checkpoint_folder(before.config, before.run_directory),
-            {std::chrono::seconds(before.config.runtime.lock_wait_s), say});
+        settled.locks = patiently(before.config.runtime.patience(), [&] {
+          return take_run_directory(before.run_directory,
+                                    checkpoint_folder(before.config, before.run_directory),
+                                    {std::chrono::seconds(before.config.runtime.lock_wait_s), say});
+        });
       }
       settled.plan = plan_resume(request);
     }

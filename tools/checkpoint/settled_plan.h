@@ -32,8 +32,10 @@ class DamagedCheckpoint : public AgreedError {
 };
 
 // ---- parts, for tests ----
-// AgreedError when a rank does not see the checkpoint, or another one of its name. Collective.
-void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan);
+// AgreedError when a rank does not see the checkpoint, or another one of its name; it looks for
+// `limit`. Collective.
+void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan,
+                           std::chrono::milliseconds limit = kLatestName);
 std::string plan_text(const ResumePlan& plan);
 ResumePlan plan_from_text(const std::string& text);
 

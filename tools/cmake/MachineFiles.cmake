@@ -9,5 +9,10 @@ foreach(machine IN LISTS machines)
   file(READ ${path} content)
   string(APPEND machine_source "      {\"${machine}\", R\"machine_file(${content})machine_file\"},\n")
 endforeach()
-string(APPEND machine_source "  };\n}\n\n}  // namespace fsdp::tools\n")
+set(path ${PROJECT_SOURCE_DIR}/tools/predict/machines/gpus.json)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+file(READ ${path} content)
+string(APPEND machine_source "  };\n}\n\n\
+std::string_view gpu_table() {\n  return R\"machine_file(${content})machine_file\";\n}\n\n\
+}  // namespace fsdp::tools\n")
 fsdp_written_source(fsdp_tools_predict machine_files.cpp "${machine_source}")

@@ -1,6 +1,7 @@
 // fsdp adopt: another program's configuration as ours.
 // Read next: tools/guides/adopt/programs.h.
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/io/json.h"
 #include "core/text/shell_word.h"
 #include "tools/commands/commands.h"
+#include "tools/config/config.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/openmp_variables.h"
@@ -54,11 +56,20 @@ adopt::AdoptOptions with_typed(const AdoptCommandOptions& options) {
   add_files("data", "data.train", options.data);
   add_files("validation", "data.validation", options.validation);
   if (options.model.empty()) return how;
-  const std::string model = model_override(options.model);
+  const std::string model = model_override(options.model, HubNames::kRefused);
   const size_t equals = model.find('=');
   how.typed.push_back(
       {model.substr(0, equals), model.substr(equals + 1), "--model " + options.model});
   return how;
+}
+
+// A file may be elsewhere; a typing error looks the same.
+void warn_of_missing(const std::string& name, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const bool meant = file.ends_with('%') || file.find_first_of("*?[") != std::string::npos ||
+                       std::filesystem::exists(file);
+    if (!meant) fmt::print(stderr, "fsdp: warning: --{} {}: there is no such file\n", name, file);
+  }
 }
 
 void add_literal(const Command& command, AdoptCommandOptions& options, const std::string& names) {
@@ -84,9 +95,13 @@ void print_when_chosen(const Command& command, ChosenCommand& chosen,
     chosen = [=] {
       check_one_process("adopt");
       const std::string yaml = adopt(options->files, with_typed(*options));
+      warn_of_missing("data", options->data);
+      warn_of_missing("validation", options->validation);
       for (const std::string& each : adopt::warnings_of(yaml)) {
         fmt::print(stderr, "fsdp: warning: {}\n", each);
       }
+      const std::string absent = note_on_absent_model(config::parse_config(yaml, "", {}));
+      if (!absent.empty()) fmt::print(stderr, "fsdp: warning: {}\n", absent);
       std::fputs(yaml.c_str(), stdout);
       return 0;
     };
@@ -100,7 +115,7 @@ void add_file_command(const Command& group, ChosenCommand& chosen, const std::st
                                            const adopt::AdoptOptions&)) {
   const auto options = std::make_shared<AdoptCommandOptions>();
   const Command command = group.add_command(name, help);
-  command.add_option("file", options->files, "the file").required().path().expected(1);
+  command.add_option("file", options->files, "the file").required().readable().expected(1);
   add_literal(command, *options, name == "hf" ? "--literal,--hf-compat" : "--literal");
   if (name != "deepspeed") add_ranks_per_node(command, *options);
   print_when_chosen(command, chosen, options, [adopt](const auto& files, const auto& how) {
@@ -159,6 +174,9 @@ void add_adopt_command(const Command& app, ChosenCommand& chosen) {
                    "transformers' TrainingArguments or TRL's SFTConfig, as JSON or YAML",
                    adopt::adopt_hugging_face);
   add_file_command(group, chosen, "deepspeed", "DeepSpeed's JSON", adopt::adopt_deepspeed);
+  add_file_command(group, chosen, "axolotl", "axolotl's YAML", adopt::adopt_axolotl);
+  add_file_command(group, chosen, "llamafactory", "LLaMA-Factory's YAML",
+                   adopt::adopt_llama_factory);
   add_line_command(group, chosen, "fairseq", "a command line of fairseq-train",
                    "fairseq-train data-bin --lr 0.0001", adopt::adopt_fairseq);
   add_line_command(group, chosen, "chess", "the flags of the chess guide's script",

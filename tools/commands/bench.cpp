@@ -222,7 +222,6 @@ std::string micro_steps_text(const StepBenchOptions& step) {
 void resolve(BenchOptions& options, RankContext& rank) {
   agree(rank.world, [&] {
     options.step.model = models::preset(options.preset);
-    options.preset = models::preset_named(options.preset);  // where it is the hub's name
     options.step.dtype = parse_dtype(options.dtype);
     check(options.step, rank.world.size());
   });

@@ -54,7 +54,6 @@ int run_bench_init(InitCommandOptions options, RankContext& rank) {
   print_backend_note(rank);
   agree(rank.world, [&] {
     options.bench.model = models::preset(options.preset);
-    options.preset = models::preset_named(options.preset);
     options.bench.dtype = parse_dtype(options.dtype);
     options.bench.strategy = config::parse_strategy(options.strategy);
     options.bench.seed = static_cast<uint64_t>(options.seed);

@@ -158,6 +158,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_compare_command(program, result.command);
   add_trace_command(program, result.command);
   add_report_command(program, result.command);
+  add_status_command(program, result.command);
   add_tokenize_command(program, result.command);
   add_merge_command(program, result.command);
   add_convert_command(program, result.command);

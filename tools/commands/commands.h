@@ -49,6 +49,7 @@ void add_adopt_command(const Command& app, ChosenCommand& chosen);
 void add_launch_command(const Command& app, ChosenCommand& chosen);
 void add_doctor_command(const Command& app, ChosenCommand& chosen);
 void add_replay_command(const Command& app, ChosenCommand& chosen);
+void add_status_command(const Command& app, ChosenCommand& chosen);
 void add_report_command(const Command& app, ChosenCommand& chosen);
 
 // For check() of an option: "", or why the text is no finite number from 0.

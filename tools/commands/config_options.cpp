@@ -13,9 +13,10 @@ namespace fsdp::tools {
 void add_config_options(const Command& command, const std::vector<FlagOf>& which,
                         ConfigOptions& options) {
   command.add_option("--config", options.config, "YAML file; absent: defaults and --set")
-      .path()
+      .readable()
       .check(not_empty);
-  command.add_option("--data", options.data, "files to train on: short for --set data.train=[...]");
+  command.add_option("--data", options.data, "files to train on: short for --set data.train=[...]")
+      .readable();
   command
       .add_option("--model", options.models,
                   "a folder or a preset: short for --set model.path= or model.preset=")

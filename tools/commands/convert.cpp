@@ -2,12 +2,15 @@
 // adapter and its model into such a folder. Read next: tools/model_folders/conversion.h.
 #include <cstdio>
 
+#include "comm/exchange.h"
 #include "core/text/byte_size.h"
 #include "tools/commands/commands.h"
+#include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/conversion.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/predict/model_use.h"
 
 namespace fsdp::tools {
 namespace {
@@ -20,13 +23,37 @@ struct ConvertOptions {
   std::string max_file_size = "5GB";
 };
 
-int convert(ConversionOptions options, RankContext& rank) {
+ConversionSummary convert_any(ConversionOptions options, RankContext& rank) {
   const bool checkpoint = is_checkpoint(options.from);
   agree(rank.world, [&] {
-    if (!checkpoint) options.from = model_in(options.from);
+    if (checkpoint) return;
+    options.from = model_in(options.from);
+    check_model_folder(options.from);
   });
-  const ConversionSummary done =
-      checkpoint ? convert_checkpoint(rank, options) : convert_folder(rank.world, options);
+  if (!checkpoint) return convert_folder(rank.world, options);
+  return convert_checkpoint(rank, options, [&](const PlacedOptions& session, DType saved) {
+    check_fits(rank, session, {.work = [saved](MetaRun& run, int64_t) {
+                 run.phase("saving", [&](Session& model) { walk_saved(model, saved); });
+               }});
+  });
+}
+
+// A signal ends it with nothing left of the new folder.
+ConversionSummary convert_or_stop(const ConversionOptions& options, RankContext& rank) {
+  catch_interrupts();
+  try {
+    return convert_any(options, rank);
+  } catch (const AgreedError&) {
+    const int signal = agreed_signal(comm::exchange_values(rank.world, received_interrupt()));
+    if (signal == 0) throw;
+    throw AgreedError(fmt::format("stopped by {}: nothing is left of {}", name_of_signal(signal),
+                                  options.to.string()),
+                      status_after(signal));
+  }
+}
+
+int convert(const ConversionOptions& options, RankContext& rank) {
+  const ConversionSummary done = convert_or_stop(options, rank);
   if (rank.world.rank() != 0) return 0;
   for (const std::string& warning : done.warnings) std::printf("note: %s\n", warning.c_str());
   std::printf("%s: %s, %zu tensors, %.2f MiB in %zu file%s\n", options.to.c_str(),

@@ -14,7 +14,7 @@ DataKeyOptions add_data_key_options(const Command& command, const std::string& f
       command
           .add_option("--config", keys.config,
                       "YAML file of fsdp train: its data section, with the files of " + files)
-          .path();
+          .readable();
   const Option set = command.add_option("--set", keys.overrides,
                                         "keys of data, as of fsdp train: data.objective=sft");
   return {config, set};

@@ -248,11 +248,12 @@ int run_eval(const EvalOptions& options, RankContext& rank) {
 
 // What only texts have, and what only tasks have.
 void add_kind_options(const Command& command, EvalOptions& options) {
-  const Option task = command
-                          .add_option("--task", options.task,
-                                      "squad: answer the questions of SQuAD v1.1 files, exact "
-                                      "match and F1 (default: the loss of a text)")
-                          .one_of({"squad"});
+  const Option task =
+      command
+          .add_option("--task", options.task,
+                      "squad: answer the questions of SQuAD v1.1 files, or of "
+                      "the hub's rows, exact match and F1 (default: the loss of a text)")
+          .one_of({"squad"});
   const DataKeyOptions keys = add_data_key_options(command, "data.validation", options.keys);
   keys.config.excludes(task);
   keys.set.excludes(task);
@@ -300,7 +301,7 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--data", options->text.files,
                   "text, rows of JSON or of a table, or the task's files; several are one; with "
                   "--config or --set it is data.validation")
-      .path();
+      .readable();
   add_kind_options(command, *options);
   command
       .add_option(

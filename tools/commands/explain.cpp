@@ -38,6 +38,7 @@ int explain(const ExplainOptions& options, const config::TrainConfig& config, Ca
                .times = {.rates = options.rates, .meter = meter, .percentile = options.percentile},
                .layout = layout});
   std::fputs(said.text.c_str(), stdout);
+  if (!options.save_rates.empty()) check_has_times(said.rates->rates());
   if (!options.save_rates.empty()) write_rates(options.save_rates, said.rates->rates());
   return 0;
 }
@@ -47,9 +48,7 @@ int explain(const ExplainOptions& options) {
   const std::string& file = options.config.config;
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
-  if (const std::string note = preset_note(config.model.preset); !note.empty()) {
-    print_note(note);
-  }
+  for (const std::string& note : take_published_sizes(config)) print_note(note);
   if (!options.measure) return explain(options, config, nullptr);
   return launch(config.runtime.launch, [&](RankContext& rank) {
     FSDP_CHECK(rank.world.size() == 1,
@@ -75,8 +74,9 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
       .one_of({"fsdp1", "fsdp2"});
   command
       .add_option("--gpu", options->gpu,
-                  "the ranks are on it: memory and times [as runtime.backend]")
-      .one_of(machine_names());
+                  "the ranks are on it (RTX 4090), or on one of so much memory (48GiB): memory and "
+                  "times [as runtime.backend]")
+      .check(wrong_machine);
   command
       .add_option("--percentile", options->percentile,
                   "of the collectives' times, where a machine has measured ones: 95 is seldom too "

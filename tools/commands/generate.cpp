@@ -9,6 +9,7 @@
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation_plan.h"
 #include "tools/launch/launch.h"
+#include "tools/predict/model_use.h"
 #include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
@@ -136,9 +137,12 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
                "from there on every token takes a pass over all of them\n",
                plan.longest, plan.seen);
   }
-  Session session =
-      place_session(rank.world, options_for_use(plan.model, plan.seen, options.model.strategy,
-                                                parse_dtype(options.model.dtype), rank));
+  const PlacedOptions placed = options_for_use(plan.model, plan.seen, options.model.strategy,
+                                               parse_dtype(options.model.dtype), rank);
+  check_fits(
+      rank, placed,
+      use_of_generation(plan.options, plan.prompts.ids, options.batch, plan.model.vocabulary));
+  Session session = place_session(rank.world, placed);
   load_model(session, plan.source, print_note);
   std::optional<Printer> printer;
   if (speaks) printer.emplace(options, plan.prompts);
@@ -179,7 +183,7 @@ void add_what_to_continue(const Command& command, GenerateOptions& options) {
               "--prompts", options.prompts_file,
               "a file of prompts: one a line or, in a file of JSON or of a table, rows with "
               "text or ids")
-          .path()
+          .readable()
           .excludes(text)
           .excludes(ids);
   command.add_option("--batch", options.batch, "prompts at a time, over all ranks (default: 16)")

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
@@ -14,6 +15,7 @@
 #include "tools/jobs/slurm_script.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/openmp_variables.h"
 #include "tools/launch/srun_plugin.h"
 #include "tools/launch/status.h"
 
@@ -97,7 +99,22 @@ void write_script(const fs::path& file, const std::string& text) {
   write_file_atomically(file, text);
 }
 
+// A job that Slurm starts again can tell then that its storage is not mounted (resume.cpp), also
+// where its first start came to nothing.
+void make_run_directories(const SlurmOptions& options) {
+  std::vector<Variation> all = options.job.variations;
+  if (all.empty()) all.emplace_back();
+  for (const Variation& varied : all) {
+    try {
+      make_folders(configuration(options, varied).runtime.run_dir);
+    } catch (const SystemError& error) {
+      say(fmt::format("note: {}; the job makes its run directory itself", error.what()));
+    }
+  }
+}
+
 int submit_job(const SlurmOptions& options) {
+  make_run_directories(options);
   const std::string id = submit(options.file);
   say(fmt::format("job {} is submitted: squeue -j {}, scancel {}", id, id, id));
   if (!options.wait) return status::kDone;
@@ -110,6 +127,7 @@ int submit_job(const SlurmOptions& options) {
 
 int launch_slurm(SlurmOptions options) {
   check_one_process("launch");
+  show_openmp_variables(::environ);
   std::string script;
   try {
     SlurmJob& job = options.job;
@@ -157,6 +175,11 @@ void add_options_of_job(const Command& command, SlurmOptions& options) {
   command
       .add_option("--restart", job.restarts,
                   "how often the run is started again after a crash, inside a job (default: 3)")
+      .from_to(int64_t{0}, int64_t{1'000'000});
+  command
+      .add_option("--requeue", job.requeues,
+                  "how often the job is queued again after starts in a row that failed (default: "
+                  "3), without the node that the failure names")
       .from_to(int64_t{0}, int64_t{1'000'000});
   command
       .add_option("--site", options.site,

@@ -12,6 +12,7 @@
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"
 #include "tools/train/data_paths.h"
+#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -79,6 +80,7 @@ int print_view(const MemoryOptions& options) {
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
   for (const std::string& note : config.notes) print_note(note);
+  for (const std::string& note : take_published_sizes(config)) print_note(note);
   const MemoryView view = view_memory(
       config,
       {.ranks = options.world,
@@ -109,8 +111,11 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
   const Option device =
       command.add_option("--device-gib", options->device_gib, "says whether a rank fits in so much")
           .from_to(0.001, 1e6);
-  const Option gpu = command.add_option("--gpu", options->gpu, "says whether a rank fits on it")
-                         .one_of(machine_names())
+  const Option gpu = command
+                         .add_option("--gpu", options->gpu,
+                                     "says whether a rank fits on it (RTX 4090), or on one of so "
+                                     "much memory (48GiB)")
+                         .check(wrong_machine)
                          .excludes(device);
   const Option fit = command
                          .add_option("--fit", options->fit,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <type_traits>
 
@@ -10,7 +11,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/io/held_stream.h"
 #include "tools/config/home_folder.h"
+#include "tools/launch/launch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -95,6 +98,23 @@ Option Option::path() const {
     return std::string();
   };
   return option_->transform(CLI::Validator(convert, "")), *this;
+}
+Option Option::readable() const {
+  const auto hold = [](std::string& text) -> std::string {
+    try {
+      text = config::with_home(text);
+      text = held_stream(text);
+      const int ranks =
+          launcher_environment([](const char* name) { return std::getenv(name); }).size;
+      if (!is_name_of_stream(text) || ranks <= 1) return "";
+      return fmt::format(
+          "{}: one process can read this, the launcher started {}: put it into a file first", text,
+          ranks);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  return option_->transform(CLI::Validator(hold, "")), *this;
 }
 Option Option::check(const std::function<std::string(const std::string&)>& reason) const {
   return option_->check(reason), *this;

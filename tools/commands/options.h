@@ -37,6 +37,8 @@ class Option {
   Option from_to(double least, double most) const;
   Option size() const;  // of memory: 64KiB, 16MB
   Option path() const;  // ~ at its beginning is the home folder
+  // A path that is read; a pipe and "-", the standard input, too: core/io/held_stream.h.
+  Option readable() const;
   // "", or why the text is refused.
   Option check(const std::function<std::string(const std::string&)>& reason) const;
   Option needs(const Option& other) const;

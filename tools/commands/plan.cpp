@@ -22,6 +22,7 @@
 #include "tools/predict/rates_file.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/data_paths.h"
+#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -92,24 +93,27 @@ bool has_percentiles(const Rates& rates) {
   return false;
 }
 
-// Without defaults for a plan.
-PlanQuestion question_of(const PlanOptions& options) {
+// Without defaults for a plan. `asked`: which model the configuration names, for a run of it.
+PlanQuestion question_of(const PlanOptions& options, config::ModelSection& asked) {
   PlanQuestion question = options.question;
   const std::string& file = options.config.config;
   question.config = config::read_config(file, overrides_of(options.config));
   resolve_paths(question.config, file);
   for (const std::string& note : question.config.notes) print_note(note);
-  question.gpu = options.gpu;
+  asked = question.config.model;
+  for (const std::string& note : take_published_sizes(question.config)) print_note(note);
+  question.gpu = machine_named(options.gpu);
   question.rates =
       call_rates({.rates = options.rates.empty() ? options.gpu : options.rates})->rates();
+  check_has_times(question.rates);
   if (options.gpus_per_node > 0) question.rates.ranks_per_node = options.gpus_per_node;
   question.safety = options.safety_percent / 100;
   if (options.checkpoint_s > 0) question.checkpoint_s = options.checkpoint_s;
   return question;
 }
 
-Plan make_plan(const PlanOptions& options) {
-  Plan plan = {.question = question_of(options), .searched = options.search};
+Plan make_plan(const PlanOptions& options, config::ModelSection& asked) {
+  Plan plan = {.question = question_of(options, asked), .searched = options.search};
   PlanQuestion& question = plan.question;
   const std::set<std::string> typed = typed_keys(question.config);
   std::vector<int> gpus;
@@ -154,12 +158,15 @@ int print_plan(const PlanOptions& options) {
   FSDP_CHECK(
       options.svg.empty() || std::set<int>(options.nodes.begin(), options.nodes.end()).size() > 1,
       "--svg: a picture of how the job scales needs two numbers of --nodes");
-  const Plan plan = make_plan(options);
+  config::ModelSection asked;
+  const Plan plan = make_plan(options, asked);
   print(options, plan_json(plan), format_plan(plan));
   if (plan.found.best.empty()) return 1;
   if (!options.svg.empty()) write_plot(options.svg, plan);
   if (!options.save.empty()) {
-    write_file_atomically(options.save, short_yaml(plan.found.best.front().config));
+    config::TrainConfig config = plan.found.best.front().config;
+    config.model = asked;  // not the sizes alone: a run of them would begin with random weights
+    write_file_atomically(options.save, short_yaml(config));
   }
   return 0;
 }
@@ -176,8 +183,10 @@ std::string wrong_nodes(const std::string& text) {
 // Those that mean nothing beside --validate.
 std::vector<Option> add_question(const Command& command, PlanOptions& options) {
   return {
-      command.add_option("--gpu", options.gpu, "the machine: its memory, and its times")
-          .one_of(machine_names()),
+      command
+          .add_option("--gpu", options.gpu,
+                      "the machine: its memory, and its times (48GiB: the memory, beside --rates)")
+          .check(wrong_machine),
       command.add_option("--nodes", options.nodes, "numbers of nodes: 1,2,4 [1]")
           .delimiter(',')
           .check(wrong_nodes),

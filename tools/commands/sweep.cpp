@@ -4,11 +4,13 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/text/counted.h"
 #include "tools/commands/commands.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/openmp_variables.h"
 #include "tools/launch/shell.h"
 #include "tools/sweep/case_prediction.h"
 #include "tools/sweep/sweep_run.h"
@@ -61,6 +63,7 @@ void check_hosts(const SweepOptions& sweep, const std::vector<SweepCase>& cases)
 
 int run(const SweepCommandOptions& options) {
   check_one_process("sweep");
+  show_openmp_variables(::environ);
   Recipe recipe;
   std::vector<SweepCase> cases;
   SweepOptions sweep = {.out = options.out,
@@ -68,7 +71,7 @@ int run(const SweepCommandOptions& options) {
                         .program = std::filesystem::read_symlink("/proc/self/exe").string(),
                         .say = print_at_once};
   try {
-    if (!options.hosts.empty()) sweep.hosts = parse_hosts(options.hosts);
+    if (!options.hosts.empty()) sweep.hosts = read_hosts(options.hosts);
     recipe = read_recipe(options.recipe, options.set);
     cases = cases_of(recipe);
     check_hosts(sweep, cases);
@@ -98,7 +101,7 @@ void add_sweep_command(const Command& app, ChosenCommand& chosen) {
       .add_option("recipe", options->recipe,
                   "YAML: which runs, or a configuration of train (tools/sweep/README.md)")
       .required()
-      .path()
+      .readable()
       .check(not_empty);
   command.add_option("--set", options->set,
                      "keys on top: train.lr=1e-4; with commas a run for each value: "

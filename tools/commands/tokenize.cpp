@@ -207,7 +207,7 @@ void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
       .path();
   const Option file =
       command.add_option("--file", options->files, "a file, encoded as one text; repeatable")
-          .path()
+          .readable()
           .one_value_each();
   const Option decode = command.add_flag("--decode", options->decode, "ids to text");
   const Option pieces =
@@ -238,9 +238,12 @@ void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
   for (const Option& other : {text, file, decode, pieces, no_special, speed}) {
     verified.excludes(other);
   }
-  const Option data = command.add_option(
-      "--data", options->data,
-      "print the sequences that fsdp train makes of these files, a line of JSON each");
+  const Option data =
+      command
+          .add_option(
+              "--data", options->data,
+              "print the sequences that fsdp train makes of these files, a line of JSON each")
+          .readable();
   const DataKeyOptions keys = add_data_key_options(command, "data.train", options->keys);
   for (const Option& rows : {data, keys.config, keys.set}) {
     for (const Option& other : {text, file, decode, no_special, speed, verified}) {

@@ -1,14 +1,17 @@
 // fsdp train: its options, and the ranks that run.
 // Read next: tools/run/training_run.h.
 #include <cstdio>
+#include <cstdlib>
 
 #include <fmt/format.h>
+#include <stdio_ext.h>
 
 #include "comm/exchange.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/run_output.h"
@@ -33,6 +36,19 @@ config::TrainConfig configuration_of(const ResumeRequest& request) {
   }
 }
 
+// What a run prints is its log, and its results are in its directory. Where nobody looks at the
+// log, one that found no room is no reason to start again what was done; see also main.cpp.
+int status_without_log(int status) {
+  if (status != status::kDone || !starts_before().unattended) return status;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  report_error(
+      "warning: standard output cannot be written: the disk is full or it was closed; the run is "
+      "done all the same");
+  ::__fpurge(stdout);
+  std::clearerr(stdout);
+  return status;
+}
+
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
@@ -41,19 +57,24 @@ int train_on_ranks(TrainOptions options) {
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;
-  bool of_machine = false;
+  Cause cause = Cause::kPerson;
+  const auto variable = [](const char* name) { return std::getenv(name); };
+  const bool restarted = launcher_environment(variable).restarts > 0;
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.run.overrides.push_back(each.text);
     request = {.from = options.run.resume,
                .with_changes = options.run.resume_with_changes,
                .from_scratch = options.run.restart_from_scratch,
+               .restarted = restarted,
                .config_file = options.given.config,
-               .overrides = overrides};
+               .overrides = overrides,
+               .known_step = starts_before().durable_step,
+               .requeued = starts_before().by_slurm};
     plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
-    of_machine = is_of_machine(error);
+    cause = cause_of(error);
   }
   // What a folder shows to the first rank counts: others may know of its new entries late.
   const bool auto_resume = request.from == "auto";
@@ -73,13 +94,17 @@ int train_on_ranks(TrainOptions options) {
   };
   const auto check = [&](comm::Communicator& world) {
     const bool of_first = comm::exchange_values(world, int{!mistake.empty()}).front() != 0;
-    before_first_step([&] {
-      agree(world, [&] {
-        if (!mistake.empty() && (of_first || !auto_resume))
-          throw AgreedError(mistake, status::kFailed, of_machine);
-      });
-      check_same_config(world, plan.config);
-    });
+    before_first_step(
+        [&] {
+          agree(world, [&] {
+            if (!mistake.empty() && (of_first || !auto_resume))
+              throw AgreedError(mistake, status::kFailed, cause);
+            // What only the number of ranks makes a mistake.
+            if (!plan.finished) config::step_shape(plan.config, world.size());
+          });
+          check_same_config(world, plan.config);
+        },
+        restarted);
   };
   return launch(how, {.body = run, .first = check});
 }
@@ -106,8 +131,9 @@ void add_train_command(const Command& app, ChosenCommand& chosen) {
                    "with --resume auto: also where the checkpoints of the run cannot be read");
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
-  command.when_chosen(
-      [&chosen, options] { chosen = [options] { return train_on_ranks(*options); }; });
+  command.when_chosen([&chosen, options] {
+    chosen = [options] { return status_without_log(train_on_ranks(*options)); };
+  });
 }
 
 }  // namespace fsdp::tools

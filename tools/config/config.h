@@ -238,6 +238,7 @@ struct TrainSection {
   SpikeSection spike;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   int64_t max_rollbacks = 3;
+  bool allow_nonfinite_validation = false;
   Interval log_every = {.steps = 10};
   OwnOrGuest<LogFormat, tools::LogLines> log_format;
   Interval eval_every;
@@ -306,9 +307,10 @@ struct RuntimeSection {
   int64_t io_retries = 3;
   double io_retry_s = 5;
   int64_t lock_wait_s = 60;
+  bool goes_on = false;  // no key: core/io/patience.h
 
   IoPatience patience() const {
-    return {io_retries, std::chrono::milliseconds(std::llround(io_retry_s * 1000))};
+    return {io_retries, std::chrono::milliseconds(std::llround(io_retry_s * 1000)), goes_on};
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/held_stream.h"
 #include "tools/config/config.h"
 #include "tools/config/config_reader.h"
 #include "tools/config/effects.h"
@@ -222,7 +223,9 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
              documents[1].Mark().line + 1, documents.size());
   if (documents.empty()) return;
   for (const std::string& name : take_includes(documents[0], file)) {
-    const auto included = (open.back().parent_path() / name).lexically_normal();
+    const bool stream = is_name_of_stream(open.back().string());
+    const std::filesystem::path beside = stream ? "" : open.back().parent_path();
+    const auto included = (beside / name).lexically_normal();
     FSDP_CHECK(std::find(open.begin(), open.end(), included) == open.end(),
                "{}: include: {} includes itself", file.name, included.string());
     FSDP_CHECK(std::filesystem::is_regular_file(included),

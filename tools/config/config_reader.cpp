@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/io/odd_bytes.h"
 #include "core/text/similar_names.h"
 #include "tools/config/options.h"
 
@@ -205,9 +206,26 @@ class Reader : public Visitor {
 
 }  // namespace
 
+namespace {
+
+// Keys have none.
+void put_odd_bytes(YAML::Node node) {
+  if (node.IsScalar()) node = without_stand_ins(node.Scalar());
+  for (auto item : node) put_odd_bytes(node.IsMap() ? item.second : YAML::Node(item));
+}
+
+std::vector<YAML::Node> documents_of(const std::string& text) {
+  if (!may_have_odd_bytes(text)) return YAML::LoadAll(text);
+  std::vector<YAML::Node> documents = YAML::LoadAll(escapes_as_stand_ins(text));
+  for (const YAML::Node& document : documents) put_odd_bytes(document);
+  return documents;
+}
+
+}  // namespace
+
 std::vector<YAML::Node> load(const std::string& text, const Source& source) {
   try {
-    return YAML::LoadAll(text);
+    return documents_of(text);
   } catch (const YAML::Exception& error) {
     const std::string hint = error.msg.find("alias") == std::string::npos ? "" : kStarHint;
     fail("{}:{}: malformed YAML: {}{}", source.name, error.mark.line + 1, error.msg, hint);
@@ -227,7 +245,8 @@ namespace {
 // The value of an override: YAML where it is a scalar, [a, b] or {a: b}; else the text itself.
 YAML::Node override_value(const std::string& text) {
   try {
-    const YAML::Node node = YAML::Load(text);
+    const std::vector<YAML::Node> documents = documents_of(text);
+    const YAML::Node node = documents.empty() ? YAML::Node() : documents.front();
     if (node.IsMap() && text.find('{') != text.find_first_not_of(' ')) return YAML::Node(text);
     return node;
   } catch (const YAML::Exception&) {
@@ -257,7 +276,7 @@ void apply_override(TrainConfig& config, const Override& given) {
              "{}: no key can be added: fsdp train --help lists all of them, and a known one is set "
              "without the +",
              on_one_line(given.typed));
-  const Source source{on_one_line(given.typed), false, text.substr(equals + 1)};
+  const Source source{on_one_line(given.typed), false, without_stand_ins(text.substr(equals + 1))};
   YAML::Node node = override_value(source.raw);
   std::string path = text.substr(0, equals);
   while (!path.empty()) {

@@ -372,7 +372,7 @@ std::string value_text(const T& value) {
   else if constexpr (std::is_same_v<T, StepsOrShare>)
     return share_text(value);
   else if constexpr (std::is_same_v<T, std::string>)
-    return Json(value).dump({.replace = true});
+    return Json(value).dump();
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
     std::string out;
     for (const std::string& item : value) out += (out.empty() ? "" : ", ") + value_text(item);

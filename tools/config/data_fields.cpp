@@ -33,7 +33,7 @@ struct GuestHelp {
   std::string format =
       "auto: by the file's ending; jsonl: rows of JSON, one a line or in an array; csv, tsv: a "
       "table with a header; text: whatever is in the file; alpaca: rows of instruction, input and "
-      "output; squad: the questions of a file of SQuAD v1.1; ";
+      "output; squad: the questions of a file of SQuAD v1.1, or of the hub's rows; ";
   std::string row_template =
       "how a row's fields become a text: alpaca, alpaca_short, squad, " +
       guest_names<data::NamedTemplate>() +

@@ -3,11 +3,13 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include "core/io/odd_bytes.h"
+
 namespace fsdp::config {
 
 std::optional<std::vector<std::string>> list_items(const std::string& yaml) {
   try {
-    const YAML::Node list = YAML::Load(yaml);
+    const YAML::Node list = YAML::Load(with_stand_ins(yaml));
     if (!list.IsSequence() || list.size() == 0) return {};
     std::vector<std::string> items;
     for (const YAML::Node& item : list) {

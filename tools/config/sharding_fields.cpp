@@ -189,7 +189,8 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
   visit(v, c.launch);  // tools/launch/launch_fields.h
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("trace", c.trace,
-          "write a Perfetto timeline to the run folder; its memory grows with the steps",
+          "write a Perfetto timeline to the run folder; its memory grows with the first million "
+          "operations",
           {.flag_of = FlagOf::kTrain});
   v.field("memory_limit", c.memory_limit,
           "what a rank may take: 300MB, 2GiB; auto: what the host has, divided by its ranks",
@@ -203,7 +204,8 @@ void visit(Visitor& v, RuntimeSection& c, const TrainConfig&) {
       "has its row",
       {.range = from_to(0, 86400), .needs = {{c.monitor_s > 0, "with runtime.monitor_s: 0"}}});
   v.field("io_retries", c.io_retries,
-          "how often a read, or a call for a folder, is made again after an error that may pass",
+          "how often a read, or a call for a file or folder, is made again after an error that may "
+          "pass",
           {.range = from_to(0, 1000)});
   v.field(
       "io_retry_s", c.io_retry_s, "in how many seconds all of these",

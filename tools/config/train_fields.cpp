@@ -267,6 +267,10 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
       {.range = from(1),
        .needs = {{c.rolls_back(), "without rollback in train.spike.action or train.on_nonfinite"}},
        .on_resume = OnResume::kFree});
+  v.field("allow_nonfinite_validation", c.allow_nonfinite_validation,
+          "a last validation loss that is not finite is a warning alone; false: the run also ends "
+          "with status 76",
+          {.needs = {validated}, .on_resume = OnResume::kFree});
   v.field("log_every", c.log_every, "steps, or epoch",
           {.range = from(1), .on_resume = OnResume::kFree});
   v.field("log_format", c.log_format, help_of_lines().c_str(), {.on_resume = OnResume::kFree});

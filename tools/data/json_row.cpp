@@ -1,10 +1,11 @@
 // Contract: tools/data/json_row.h.
 #include "tools/data/json_row.h"
 
-#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "core/error.h"
+#include "core/io/json_spelling.h"
 
 namespace fsdp::data {
 namespace {
@@ -33,28 +34,32 @@ std::string without_words(std::string_view text) {
   return out;
 }
 
-void put_words(Json& value) {
-  for (Json& inside : value) put_words(inside);
-  if (!value.is_number_float()) return;
-  const auto number = value.get<double>();
-  if (std::abs(number) == 7.1875e-300) value = std::numeric_limits<double>::quiet_NaN();
-  if (std::abs(number) == 7.1876e-300) {
-    value = std::copysign(std::numeric_limits<double>::infinity(), number);
-  }
+// Of a number that stands for a word: the one that it names; null: it stands for itself.
+Json number_of(std::string_view spelling) {
+  const bool negative = spelling.starts_with('-');
+  if (negative) spelling.remove_prefix(1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (spelling == kInfinity) return negative ? -infinity : infinity;
+  return spelling == kNaN ? Json(std::numeric_limits<double>::quiet_NaN()) : Json();
 }
 
 }  // namespace
 
 // Rows with such words are few: they are looked for in what is no JSON.
-Json parse_json_row(std::string_view text, const std::string& where) {
+Json parse_json_row(std::string_view text, const std::string& where, Numbers numbers) {
+  const auto use = [&](const std::string& spelling) -> Json {
+    if (numbers == Numbers::kSpelled) return spelling;
+    return std::strtod(spelling.c_str(), nullptr);
+  };
   try {
-    return parse_json_line(text, where);
+    return parse_spelled_line(text, where, use);
   } catch (const Error&) {
     const std::string changed = without_words(text);
     if (changed == text) throw;
-    Json out = parse_json_line(changed, where);
-    put_words(out);
-    return out;
+    return parse_spelled_line(changed, where, [&](const std::string& spelling) {
+      const Json word = number_of(spelling);
+      return word.is_null() ? use(spelling) : word;
+    });
   }
 }
 

@@ -165,6 +165,46 @@ bool goes_on_behind_line(std::string_view text) {
   return !inside_string && end_of_value(line) == line.npos;
 }
 
+// Lines that are arrays each: the first one ends with its line.
+bool another_array_follows(std::string_view text) {
+  constexpr size_t kLongest = 4096;
+  const size_t end = text.substr(0, kLongest).find('\n');
+  if (end == text.npos) return false;
+  const std::string_view line = without_blanks_behind(text.substr(0, end));
+  const size_t next = text.find_first_not_of(kBlank, end);
+  return next != text.npos && text[next] == '[' && end_of_value(line) == line.size();
+}
+
+// Moves through the members of an object. `wants` is asked for each name, and false ends the walk.
+void walk_members(const RowSpan& object, const std::string& file,
+                  const std::function<bool(std::string_view name)>& wants,
+                  const std::function<void(std::string_view name, const RowSpan& value)>& use) {
+  Place place(object.text, object.line);
+  place.skip_blanks();
+  FSDP_CHECK(place.rest().starts_with('{'), "{}:{}: expected an object", file, place.line());
+  place.go_to(place.at() + 1);
+  for (char between = 0; goes_on(place, between, file); between = ',') {
+    const std::string_view rest = place.rest();
+    const size_t end = rest.starts_with('"') ? rest.find('"', 1) : rest.npos;
+    FSDP_CHECK(end != rest.npos, "{}:{}: malformed JSON: expected the name of a member", file,
+               place.line());
+    const std::string_view name = rest.substr(1, end - 1);
+    place.go_to(place.at() + end + 1);
+    place.skip_blanks();
+    FSDP_CHECK(place.rest().starts_with(':'), "{}:{}: malformed JSON: expected : after \"{}\"",
+               file, place.line(), name);
+    if (!wants(name)) return;
+    place.go_to(place.at() + 1);
+    place.skip_blanks();
+    const size_t length = end_of_element(place.rest(), '}');
+    FSDP_CHECK(length < place.rest().size(), "{}:{}: malformed JSON: the object does not end", file,
+               place.line());
+    use(name, {without_blanks_behind(place.rest().substr(0, length)), place.line(),
+               object.begin + place.at()});
+    place.go_to(place.at() + length);
+  }
+}
+
 }  // namespace
 
 Spans spans_of(std::string_view text) {
@@ -172,8 +212,8 @@ Spans spans_of(std::string_view text) {
   if (text.starts_with('[')) {
     const size_t inside = text.find_first_not_of(kBlank, 1);
     const bool rows =
-        inside == text.npos || std::string_view("{\"]").find(text[inside]) != text.npos;
-    return rows ? Spans::kElements : Spans::kLines;
+        inside == text.npos || std::string_view("{\"][").find(text[inside]) != text.npos;
+    return rows && !another_array_follows(text) ? Spans::kElements : Spans::kLines;
   }
   return goes_on_behind_line(text) ? Spans::kValues : Spans::kLines;
 }
@@ -197,29 +237,8 @@ void for_each_element(const RowSpan& outer, const std::string& file,
 
 void for_each_member(const RowSpan& object, const std::string& file,
                      const std::function<void(std::string_view, const RowSpan&)>& use) {
-  Place place(object.text, object.line);
-  place.skip_blanks();
-  FSDP_CHECK(place.rest().starts_with('{'), "{}:{}: expected an object", file, place.line());
-  place.go_to(place.at() + 1);
-  for (char between = 0; goes_on(place, between, file); between = ',') {
-    const std::string_view rest = place.rest();
-    const size_t end = rest.starts_with('"') ? rest.find('"', 1) : rest.npos;
-    FSDP_CHECK(end != rest.npos, "{}:{}: malformed JSON: expected the name of a member", file,
-               place.line());
-    const std::string_view name = rest.substr(1, end - 1);
-    place.go_to(place.at() + end + 1);
-    place.skip_blanks();
-    FSDP_CHECK(place.rest().starts_with(':'), "{}:{}: malformed JSON: expected : after \"{}\"",
-               file, place.line(), name);
-    place.go_to(place.at() + 1);
-    place.skip_blanks();
-    const size_t length = end_of_element(place.rest(), '}');
-    FSDP_CHECK(length < place.rest().size(), "{}:{}: malformed JSON: the object does not end", file,
-               place.line());
-    use(name, {without_blanks_behind(place.rest().substr(0, length)), place.line(),
-               object.begin + place.at()});
-    place.go_to(place.at() + length);
-  }
+  walk_members(
+      object, file, [](std::string_view) { return true; }, use);
 }
 
 std::string_view span_at(std::string_view text, Spans spans) {
@@ -240,17 +259,20 @@ std::string_view first_object(std::string_view text) {
   return goes_on ? text.substr(0, end) : "";
 }
 
-std::string_view first_member(std::string_view text) {
-  std::string_view name;
-  for (const char expected : {'{', '"', ':'}) {
-    text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
-    if (!text.starts_with(expected)) return "";
-    text.remove_prefix(1);
-    if (expected != '"') continue;
-    name = text.substr(0, text.find('"'));
-    text.remove_prefix(std::min(name.size() + 1, text.size()));
+std::string_view first_member(std::string_view text,
+                              std::initializer_list<std::string_view> names) {
+  std::string_view found;
+  const auto wants = [&](std::string_view name) {
+    const bool wanted = names.size() == 0 || std::ranges::find(names, name) != names.end();
+    if (wanted) found = name;
+    return !wanted;
+  };
+  try {
+    walk_members({text, 1, 0}, "", wants, [](std::string_view, const RowSpan&) {});
+  } catch (const Error&) {
+    return "";
   }
-  return name;
+  return found;
 }
 
 }  // namespace fsdp::data

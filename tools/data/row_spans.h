@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -20,8 +21,8 @@ struct RowSpan {
 // kValues: each from its bracket to the bracket that closes it, as indented objects are written.
 enum class Spans : uint8_t { kLines, kElements, kValues };
 
-// How the rows of a text of JSON lie, by its beginning: an array of objects or texts; an object
-// that goes on behind its first line; lines.
+// How the rows of a text of JSON lie, by its beginning: an array of objects, texts or arrays; an
+// object that goes on behind its first line; lines, which may be arrays.
 Spans spans_of(std::string_view text);
 
 // Calls `use` with each line that is not blank, each element of an array, or each value. An element
@@ -37,8 +38,11 @@ std::string_view span_at(std::string_view text, Spans spans);
 // the object does not end. "": the text begins otherwise, or goes on behind the object as rows do
 // not.
 std::string_view first_object(std::string_view text);
-// The name of the first member of the object at the beginning of this text; "": there is none.
-std::string_view first_member(std::string_view text);
+// The name of the first member of the object at the beginning of this text, or of its first member
+// that has one of these names, without looking behind it; "": there is none, or the object is
+// malformed before it.
+std::string_view first_member(std::string_view text,
+                              std::initializer_list<std::string_view> names = {});
 
 // The same of what lies within another span: `outer` is a span of the file, `use` gets spans of the
 // file too. Error for text that is no array.

@@ -9,6 +9,9 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/file_kind.h"
+#include "core/io/patience.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {
@@ -38,18 +41,19 @@ std::string keys_of(const Json& object) {
   return out.empty() ? "none" : out;
 }
 
-// nullptr where a row lacks the field, or has an empty one.
-const Json* given(const Json& row, const std::string& field) {
-  const Json* value = row.find(field);
-  const bool empty = value && ((value->is_string() && value->text().empty()) ||
-                               (value->is_array() && value->empty()));
-  return empty ? nullptr : value;
+// Python writes NaN for a text that is missing.
+bool is_nan(const Json& value) {
+  return value.is_number_float() && std::isnan(value.get<double>());
 }
 
-// Python writes NaN for a text that is missing.
-std::string kind_of(const Json& value) {
-  return value.is_number() && std::isnan(value.get<double>()) ? "NaN" : value.type_name();
+// Whether a row has the field. What tables and Python write for nothing is none.
+bool given(const Json& row, const std::string& field) {
+  const Json* value = row.find(field);
+  if (!value || value->is_null() || *value == false || is_nan(*value)) return false;
+  return value->is_string() ? !value->text().empty() : !value->is_array() || !value->empty();
 }
+
+std::string kind_of(const Json& value) { return is_nan(value) ? "NaN" : value.type_name(); }
 
 }  // namespace
 
@@ -63,15 +67,27 @@ std::string field_of(const Json& row, const std::string& where, const std::strin
 
 namespace {
 
-// Of a list of texts: these, with blanks between them.
+// A text, and what JSON spells as one: 4, true. Numbers with a point are texts by now (json_row.h).
+bool is_textual(const Json& value) {
+  return value.is_string() || value.is_number_integer() || value.is_boolean();
+}
+
+std::string spelled(const Json& value) { return value.is_string() ? value.text() : value.dump(); }
+
+// Of a list: its texts, with blanks between them.
 std::string text_of(const Json& row, const std::string& where, const std::string& field) {
   const Json* value = row.find(field);
-  if (!value || !value->is_array()) return field_of(row, where, field);
+  if (!value || value->is_object()) return field_of(row, where, field);
+  if (is_textual(*value)) return spelled(*value);
+  FSDP_CHECK(value->is_array(),
+             "{}: field \"{}\": expected a text, got {} ({{if {}}} asks whether a row has one)",
+             where, field, kind_of(*value), field);
   std::string out;
   for (const Json& item : *value) {
-    FSDP_CHECK(item.is_string(), "{}: field \"{}\": expected strings in the list, got {}", where,
+    FSDP_CHECK(is_textual(item), "{}: field \"{}\": expected texts in the list, got {}", where,
                field, kind_of(item));
-    out += (out.empty() ? "" : " ") + item.text();
+    if (!out.empty()) out += ' ';
+    out += spelled(item);
   }
   return out;
 }
@@ -179,7 +195,7 @@ RowParts RowTemplate::fill(const Json& row, const std::string& where) const {
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
   RowParts out;
   for (const Piece& piece : pieces_) {
-    const bool there = piece.condition.empty() || given(row, piece.condition) != nullptr;
+    const bool there = piece.condition.empty() || given(row, piece.condition);
     if (!piece.condition.empty() && there != piece.wanted) continue;
     out.*piece.part += piece.is_field ? text_of(row, where, piece.text) : piece.text;
   }
@@ -192,6 +208,22 @@ bool is_template_name(const std::string& name, const NamedTemplates& more) {
                      [&](const auto* known) { return name == known->name; });
 }
 
+namespace {
+
+std::string template_in(const std::string& file) {
+  const std::string bytes = read_file(file), other = other_kind(bytes, file, Wanted::kText);
+  FSDP_CHECK(other.empty(), "{}: {}", file, other);
+  const size_t bad = first_invalid_utf8(bytes);
+  FSDP_CHECK(bad == bytes.size(), "{}: invalid UTF-8: byte 0x{:02x} at offset {}", file,
+             static_cast<uint8_t>(bytes[bad]), bad);
+  std::string text(without_byte_order_mark(bytes));
+  for (size_t at = text.find("\r\n"); at != text.npos; at = text.find("\r\n", at))
+    text.erase(at, 1);
+  return text;
+}
+
+}  // namespace
+
 std::shared_ptr<const RowTemplate> find_template(const std::string& name,
                                                  const NamedTemplates& more) {
   std::string names;
@@ -199,10 +231,15 @@ std::shared_ptr<const RowTemplate> find_template(const std::string& name,
     if (name == known->name) return std::make_shared<RowTemplate>(known->text, name);
     names += std::string(known->name) + ", ";
   }
-  std::error_code unreadable;
-  FSDP_CHECK(std::filesystem::is_regular_file(name, unreadable),
-             "data.template: expected {}or a file, got \"{}\"", names, name);
-  return std::make_shared<RowTemplate>(read_file(name), name);
+  const std::string refused =
+      fmt::format("data.template: expected {}or a file, got \"{}\"", names, name);
+  try {
+    if (!is_there(name)) fail_missing(refused);
+    FSDP_CHECK(!is_folder(name), "{}", refused);
+  } catch (const SystemError& error) {  // a text is a name that is too long
+    fail_like(error, is_of_machine(error) ? error.what() : refused);
+  }
+  return std::make_shared<RowTemplate>(template_in(name), name);
 }
 
 }  // namespace fsdp::data

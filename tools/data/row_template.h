@@ -1,6 +1,6 @@
 // How the fields of a row become a text. A template is text with tags in braces:
-//   {name}                         the field of this name: a text, or a list of texts with blanks
-//   {if name}...{else}...{end}     whether the field is there and not empty; not one in another
+//   {name}                         the field of this name: a text, number, truth, or list of these
+//   {if name}...{else}...{end}     whether it is there, and not empty, null, false; none in another
 //   {>cue} {>answer}               here the cue, or the answer, begins
 //   {{ }}                          a brace
 // Not here: where rows come from (text_source.h).
@@ -52,7 +52,7 @@ struct NamedTemplate {
 };
 using NamedTemplates = std::vector<const NamedTemplate*>;
 bool is_template_name(const std::string& name, const NamedTemplates& more = {});
-// By name, else a file. Error when there is none.
+// By name, else a file, which an editor of Windows may have saved. Error when there is none.
 std::shared_ptr<const RowTemplate> find_template(const std::string& name,
                                                  const NamedTemplates& more = {});
 

@@ -2,13 +2,18 @@
 #include "tools/data/text_files.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <set>
 
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include "core/error.h"
+#include "core/io/file.h"
+#include "core/io/patience.h"
+#include "core/text/shell_word.h"
 #include "tools/data/text_format.h"
 
 namespace fsdp::data {
@@ -16,9 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What nobody may look at is none.
 bool is_folder(const fs::path& path) {
-  std::error_code unreadable;
-  return fs::is_directory(path, unreadable);
+  try {
+    return fsdp::is_folder(path);
+  } catch (const SystemError& error) {
+    if (is_of_machine(error)) throw;
+    return false;
+  }
 }
 
 // What Hugging Face datasets writes beside data.
@@ -28,15 +38,12 @@ bool describes_folder(const std::string& name) {
 }
 
 std::vector<fs::path> files_of_folder(const fs::path& folder) {
-  std::error_code error;
+  if (!is_folder(folder))
+    fail_missing(folder.string() + ": cannot read the folder: it is not there");
   std::vector<fs::path> out;
-  for (fs::directory_iterator file(folder, error), end; !error && file != end;
-       file.increment(error)) {
-    const bool hidden = file->path().filename().string().starts_with('.');
-    if (!hidden && !is_folder(file->path())) out.push_back(file->path());
+  for (const std::string& name : names_in(folder)) {
+    if (!name.starts_with('.') && !is_folder(folder / name)) out.push_back(folder / name);
   }
-  FSDP_CHECK(!error, "{}: cannot read the folder: {}", folder.string(), error.message());
-  std::sort(out.begin(), out.end());
   return out;
 }
 
@@ -55,15 +62,46 @@ std::string kind_of(const fs::path& file) {
   if (!fs::is_regular_file(file, unreadable)) return "";
   try {
     return other_kind(MappedFile(file));
+  } catch (const SystemError& error) {
+    if (is_of_machine(error)) throw;
+    return "";
   } catch (const Error&) {
     return "";
   }
 }
 
+// What datasets' save_to_disk has written here; "": nothing.
+std::string saved_dataset(const fs::path& folder) {
+  std::error_code unreadable;
+  const fs::path splits = folder / "dataset_dict.json";
+  std::set<std::string> parts;
+  if (fs::exists(splits, unreadable)) {
+    for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+      if (fs::exists(item.path() / "state.json", unreadable)) {
+        parts.insert(item.path().filename().string());
+      }
+    }
+  } else if (!fs::exists(folder / "state.json", unreadable)) {
+    return "";
+  }
+  const std::string which = parts.contains("train") || parts.empty() ? "train" : *parts.begin();
+  const fs::path saved = ((parts.empty() ? folder : folder / which) / "").parent_path();
+  return fmt::format(
+      "{}: a data set{}{} that datasets' save_to_disk wrote; convert it: python3 -c 'import sys, "
+      "datasets as d; d.load_from_disk(sys.argv[1]).to_json(sys.argv[2])' {} {}",
+      folder.string(), parts.empty() ? "" : " with ", fmt::join(parts, ", "),
+      shell_word(saved.string()), shell_word(saved.string() + ".jsonl"));
+}
+
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   const std::unique_ptr<glob_t, decltype(&::globfree)> free(&found, &::globfree);
-  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  // What it may not read a person may have meant; after other errors it would find too little.
+  const auto ends = [](const char*, int error) { return int{is_of_machine(error)}; };
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, ends, &found);
+  if (status == GLOB_ABORTED) {
+    throw SystemError(fmt::format("{}: the pattern cannot be looked up", pattern), EIO);
+  }
   FSDP_CHECK(status == 0 || status == GLOB_NOMATCH, "{}: the pattern cannot be looked up", pattern);
   std::vector<std::string> out;
   for (size_t i = 0; i < found.gl_pathc; ++i) {
@@ -77,11 +115,10 @@ std::vector<std::string> matches(const std::string& pattern) {
 bool is_pattern(const std::string& name) { return name.find_first_of("*?[") != std::string::npos; }
 
 std::vector<std::string> files_named(const std::string& name) {
-  std::error_code unreadable;
   std::vector<std::string> out;
   if (is_folder(name)) {
     out = texts_of_folder(name);
-  } else if (fs::exists(name, unreadable)) {
+  } else if (is_there(name)) {
     out = {name};
   } else if (is_pattern(name)) {
     FSDP_CHECK(name.find("**") == std::string::npos,
@@ -105,6 +142,9 @@ OtherFiles others_in(const std::string& folder) {
     if (texts.contains(file.filename()) || texts.contains(file.stem())) continue;
     const std::string kind = kind_of(file);
     if (!kind.empty() && ++out.count == 1) out.first = fmt::format("{}: {}", file.string(), kind);
+  }
+  if (std::string saved = saved_dataset(folder); !saved.empty()) {
+    out = {.count = std::max<size_t>(out.count, 1), .first = std::move(saved)};
   }
   return out;
 }

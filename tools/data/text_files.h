@@ -21,7 +21,8 @@ std::vector<std::string> files_named(const std::string& name);
 // Files of a folder that would be data in another form, such as compressed ones and Parquet.
 struct OtherFiles {
   size_t count = 0;
-  std::string first;  // by name: "parts/a.parquet: expected a text of UTF-8, got ..."
+  std::string first;  // by name: "parts/a.parquet: expected a text of UTF-8, got ..."; or what the
+                      // folder as a whole is
 };
 // Not a file that a text beside it was made of: b.jsonl.gz beside b.jsonl, c.parquet beside c.csv.
 // Files that cannot be read are none. Error for a folder that cannot be read.

@@ -39,11 +39,11 @@ TextFormat format_of(const std::filesystem::path& file, TextFormat format);
 std::string data_endings();
 bool has_data_ending(const std::filesystem::path& file);
 
-// What a file is that is no text of UTF-8, with the command that makes one of it; "": nothing
-// speaks against it. Looks at its first bytes, and at its last.
+// What a file is that is no text of UTF-8 (core/io/file_kind.h), with the command that makes one of
+// it; "": nothing speaks against it.
 std::string other_kind(const MappedFile& file);
 // Error for such a file. Where the ending alone says text (kAuto): error for a file that begins
-// with a row of JSON, and for one with zero bytes; kText takes both as they are.
+// with a row of JSON, a web page, and one with zero bytes; kText takes these as they are.
 void check_kind(const MappedFile& file, TextFormat format);
 
 }  // namespace fsdp::data

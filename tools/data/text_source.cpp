@@ -8,8 +8,8 @@
 #include "core/io/file.h"
 #include "core/io/forget_pages.h"
 #include "core/io/json.h"
-#include "core/text/shell_word.h"
 #include "tools/data/json_row.h"
+#include "tools/data/row_hints.h"
 #include "tools/data/row_spans.h"
 #include "tools/data/squad.h"
 #include "tools/data/table.h"
@@ -58,11 +58,19 @@ RowParts parts_of_row(const Json& row, const std::string& where, const TextOptio
   return {.text = field_of(row, where, options.field), .cue = "", .answer = ""};
 }
 
-// Of an array of JSON an element may be a text instead of an object: the field `text` of a row.
-Json row_of_json(std::string_view text, Spans spans, const std::string& where) {
-  Json row = parse_json_row(text, where);
-  if (spans != Spans::kElements || !row.is_string()) return row;
+// Of an array of JSON an element may be a text instead of an object: the field `text` of a row. For
+// a template a row that is an array has the fields 0, 1, ..., and numbers are as they are spelled.
+Json row_of_json(std::string_view text, Spans spans, const std::string& where,
+                 const TextOptions& options) {
+  const bool filled = options.row_template != nullptr;
+  Json row = parse_json_row(text, where, filled ? Numbers::kSpelled : Numbers::kValues);
   Json out = Json::object();
+  if (filled && row.is_array() &&
+      std::none_of(row.begin(), row.end(), [](const Json& field) { return field.is_object(); })) {
+    for (size_t i = 0; i < row.size(); ++i) out[std::to_string(i)] = row[i];
+    return out;
+  }
+  if (spans != Spans::kElements || !row.is_string()) return row;
   out["text"] = std::move(row);
   return out;
 }
@@ -130,7 +138,7 @@ class RowWalk {
     }
     const auto use_span = reading(use, [&](std::string_view row, const std::string& where) {
       if (format_ == TextFormat::kText) return RowParts{.text = text_of_line(row, options_.lines)};
-      return parts_of_row(row_of_json(row, spans_, where), where, options_);
+      return parts_of_row(row_of_json(row, spans_, where, options_), where, options_);
     });
     const bool all_lines = format_ == TextFormat::kText && options_.lines == Lines::kAll;
     if (all_lines) return for_each_raw_line(text_, use_span);
@@ -173,53 +181,15 @@ class RowWalk {
   size_t first_byte_;
 };
 
-// Of a text that is one object, whose first member is an array of objects: its name; else "".
-std::string member_with_rows(std::string_view text) {
-  const size_t line = std::min(text.find('\n'), text.size());
-  const bool one_line = text.find_first_not_of(" \t\r\n", line) == text.npos;
-  if (!one_line && spans_of(text) != Spans::kValues) return "";
-  const std::string_view name = first_member(text);
-  if (name.empty()) return "";
-  text.remove_prefix(static_cast<size_t>(name.end() - text.begin()) + 1);
-  for (const char expected : {':', '[', '{'}) {
-    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    if (!text.starts_with(expected)) return "";
-    text.remove_prefix(1);
-  }
-  return std::string(name);
-}
-
-// What a file of rows looks like instead, by the names of its fields; "": nothing.
-std::string hint_of_format(std::string_view text, const std::string& file,
-                           const TextOptions& options) {
-  const TextFormat format = format_of(file, options.format);
-  if (options.row_template) return "";
-  const std::string_view begin = text.substr(0, 4096);
-  const auto has = [&](std::string_view field) { return begin.find(field) != begin.npos; };
-  if (is_table(format)) {
-    const std::string_view header = begin.substr(0, begin.find_first_of("\r\n"));
-    if (has("instruction") && has("output"))
-      return "its rows look like Alpaca's: data.format: alpaca";
-    return format == TextFormat::kCsv && header.find(',') == header.npos &&
-                   header.find(';') != header.npos
-               ? "its cells seem to stand between ; where a CSV file has ,"
-               : "";
-  }
-  if (format != TextFormat::kJsonl) return "";
-  if (has("\"paragraphs\"")) return "it looks like a file of SQuAD: data.format: squad";
-  if (has("\"instruction\"")) return "its rows look like Alpaca's: data.format: alpaca";
-  const std::string member = member_with_rows(text);
-  return member.empty()
-             ? ""
-             : fmt::format("its rows seem to be in \"{}\": jq -c {} {} makes a line of each",
-                           member, shell_word("." + member + "[]"), shell_word(file));
-}
-
 // Of a file of rows; one with line 0 where it has none.
 std::vector<SkippedRow> for_each_row(const MappedFile& mapped, std::string_view text,
                                      const TextOptions& options, const UseDocument& use) {
   std::vector<SkippedRow> skipped;
   const std::string file = mapped.path().string();
+  const TextFormat format = format_of(file, options.format);
+  const bool guessed = options.format == TextFormat::kAuto && format == TextFormat::kJsonl;
+  const std::string columns = guessed ? hint_of_columns(text, file) : "";
+  FSDP_CHECK(columns.empty(), "{}: {}; data.format: jsonl takes it as one row", file, columns);
   const RowWalk rows(text, file, options, mapped.size() - text.size());
   int64_t number = 0;
   uint64_t remembered = 0;  // from this byte on
@@ -234,7 +204,7 @@ std::vector<SkippedRow> for_each_row(const MappedFile& mapped, std::string_view 
     } catch (const Error& error) {
       const std::string which = rows.numbers_rows() ? fmt::format(" (row {})", number) : "";
       if (options.bad_rows == BadRows::kFail) {
-        const std::string hint = hint_of_format(text, file, options);
+        const std::string hint = hint_of_rows(text, file, format, options.row_template != nullptr);
         fail("{}{}{}{}", error.what(), which, hint.empty() ? "" : "; ", hint);
       }
       skipped.push_back({file, row.line, reason_of(error, where) + which});
@@ -320,7 +290,7 @@ RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOp
     return parts_of_row(table.row_of(table.record_at(rest), where), where, options);
   }
   const Spans spans = spans_of(text);
-  return parts_of_row(row_of_json(span_at(rest, spans), spans, where), where, options);
+  return parts_of_row(row_of_json(span_at(rest, spans), spans, where, options), where, options);
 }
 
 std::string to_jsonl(const std::vector<SkippedRow>& rows) {

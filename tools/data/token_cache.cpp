@@ -28,19 +28,22 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "core/io/checksum.h"
 #include "core/io/forget_pages.h"
+#include "core/io/patience.h"
 #include "core/rng.h"
 
 namespace fsdp::data {
 namespace {
 
 constexpr char kMagic[8] = {'F', 'S', 'D', 'P', 'T', 'O', 'K', '\n'};
-constexpr uint32_t kVersion = 4;  // one more where the same texts become other tokens, or an error
+constexpr uint32_t kVersion = 5;  // one more where the same texts become other tokens, or an error
 constexpr size_t kBlock = 16384;  // tokens
 constexpr size_t kBytesOfToken = 8;  // of a text, about, at most
 static_assert(std::endian::native == std::endian::little);
@@ -72,8 +75,12 @@ int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 +
 // Without `content`.
 FileStamp status_of(const std::filesystem::path& file) {
   struct stat status {};
-  FSDP_CHECK(::stat(file.c_str(), &status) == 0, "{}: cannot open: {}", file.string(),
-             std::generic_category().message(errno));
+  if (::stat(file.c_str(), &status) != 0) {
+    const int code = errno;
+    throw SystemError(
+        fmt::format("{}: cannot open: {}", file.string(), std::generic_category().message(code)),
+        code);
+  }
   return {.size = static_cast<uint64_t>(status.st_size),
           .modified = nanoseconds(status.st_mtim),
           .changed = nanoseconds(status.st_ctim),
@@ -207,7 +214,7 @@ void renew_stamps(const MappedFile& file, const Footer& footer,
 // Why the cache has to be made; "" when it is up to date.
 std::string reason_to_build(const std::filesystem::path& cache, const TokenSource& source,
                             const Tokenizer& tokenizer, int64_t& tokens) {
-  if (!std::filesystem::exists(cache)) return "there was none";
+  if (!is_there(cache)) return "there was none";
   const MappedFile file(cache);
   const CheckedFooter checked = read_footer(file, tokenizer);
   if (!checked.problem.empty()) return checked.problem;
@@ -297,18 +304,29 @@ class TokenWriter {
   std::vector<ExampleSpan> examples_;
 };
 
-// What processes that were killed have left beside the file. A minute: a host may not see the locks
-// of another, whose process writes all the time. A day: some file systems have no locks.
+// Whether no other host writes into the folder: all who do see each other's locks.
+bool is_of_this_host(const std::filesystem::path& folder) {
+  struct statfs status {};
+  if (::statfs(folder.c_str(), &status) != 0) return false;
+  constexpr uint64_t kLocal[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,       BTRFS_SUPER_MAGIC,
+                                 TMPFS_MAGIC,      OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
+  return std::ranges::find(kLocal, static_cast<uint64_t>(status.f_type)) != std::end(kLocal);
+}
+
+// What processes that were killed have left beside the file. A second: a file is locked just after
+// it was made. A minute: a host may not see the locks of another, whose process writes all the
+// time. A day: some file systems have no locks.
 void remove_abandoned(const std::filesystem::path& cache) {
   namespace fs = std::filesystem;
   const std::string prefix = cache.filename().string() + ".";
   const auto now = fs::file_time_type::clock::now();
   std::error_code unreadable;
+  const auto youngest = std::chrono::seconds(is_of_this_host(cache.parent_path()) ? 1 : 60);
   for (const auto& item : fs::directory_iterator(cache.parent_path(), unreadable)) {
     const std::string name = item.path().filename().string();
     if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
     const auto age = now - item.last_write_time(unreadable);
-    if (unreadable || age < std::chrono::minutes(1)) continue;
+    if (unreadable || age < youngest) continue;
     if (age > std::chrono::hours(24) || is_abandoned(item)) fs::remove(item, unreadable);
   }
 }
@@ -361,8 +379,10 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
   for (const auto& file : source.files) {
     identity += std::filesystem::absolute(file).lexically_normal().string() + "\n";
   }
-  return folder /
-         fmt::format("{}-{:016x}.tokens", source.files[0].stem().string(), hash_name(identity));
+  constexpr size_t kShown = 128;  // bytes: a name has 255 at most, with what is temporary
+  return folder / fmt::format("{}-{:016x}.tokens",
+                              source.files[0].stem().string().substr(0, kShown),
+                              hash_name(identity));
 }
 
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
@@ -372,15 +392,23 @@ CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSour
   out.reason = reason_to_build(cache, source, tokenizer, out.tokens);
   if (out.reason.empty()) return out;
   if (cache.has_parent_path()) {
-    std::error_code error;
-    std::filesystem::create_directories(cache.parent_path(), error);
-    FSDP_CHECK(!error, "data.cache_dir: {}: cannot be made: {}", cache.parent_path().string(),
-               error.message());
-    FSDP_CHECK(::access(cache.parent_path().c_str(), W_OK) == 0,
-               "data.cache_dir: {}: cannot be written: {}", cache.parent_path().string(),
-               std::generic_category().message(errno));
+    const auto refuse = [](const std::string& why, int code) {
+      throw CacheFolderError("data.cache_dir: " + why, code);
+    };
+    try {
+      make_folders(cache.parent_path());
+    } catch (const SystemError& error) {
+      refuse(error.what(), error.code());
+    }
+    if (::access(cache.parent_path().c_str(), W_OK) != 0) {
+      const int code = errno;
+      refuse(fmt::format("{}: cannot be written: {}", cache.parent_path().string(),
+                         std::generic_category().message(code)),
+             code);
+    }
   }
   out.tokens = build(cache, source, tokenizer);
+  remove_abandoned(cache);  // what was too young before
   out.built = true;
   return out;
 }

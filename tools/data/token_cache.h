@@ -41,11 +41,17 @@ struct CacheResult {
   int64_t tokens = 0;
 };
 
+// The folder of a cache cannot be made, or cannot be written.
+class CacheFolderError : public SystemError {
+ public:
+  using SystemError::SystemError;
+};
+
 // Makes the cache if it is absent, cut short, stale, or has a damaged footer. A cache is stale when
 // the text files have other sizes or contents, or when the tokenizer or the options are others.
 // Creates the folder; removes what a process that is gone has left of the file. Does not read the
 // tokens of a cache that exists: see TokenCache::check. `source.text.progress` is told of what is
-// done. Error that names the text file when it changes while its tokens are made.
+// done. Error that names the text file when it changes while its tokens are made; CacheFolderError.
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
                              const Tokenizer& tokenizer);
 

@@ -2,6 +2,7 @@
 #include "tools/doctor/doctor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -10,7 +11,9 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
-#include "core/text/shell_word.h"
+#include "core/io/file.h"
+#include "tools/doctor/free_space.h"
+#include "tools/doctor/gpu_health.h"
 #include "tools/doctor/host_checks.h"
 #include "tools/doctor/host_facts.h"
 #include "tools/doctor/job_checks.h"
@@ -57,20 +60,49 @@ struct Look {
   std::string name;
   std::string fix;  // where it does not end, or ends in an error
   std::chrono::milliseconds limit;
+  std::function<std::string(int code)> fix_of = nullptr;  // an errno; 0: it does not end
 
-  Check failed(const std::string& why) const {
-    return {.name = name, .value = why, .state = State::kFail, .fix = fix};
+  Check failed(const std::string& why, int code = 0) const {
+    return {.name = name, .value = why, .state = State::kFail, .fix = fix_of ? fix_of(code) : fix};
   }
   std::vector<Check> operator()(std::function<std::vector<Check>()> work) const {
     try {
       if (auto checks = within(limit, std::move(work))) return *checks;
       return {
           failed(fmt::format("no answer within {:g} s", static_cast<double>(limit.count()) / 1e3))};
+    } catch (const SystemError& error) {
+      return {failed(error.what(), error.code())};
+    } catch (const fs::filesystem_error& error) {
+      return {failed(message_of(error), error.code().value())};
     } catch (const std::exception& error) {
-      return {failed(message_of(error))};
+      return {failed(message_of(error), -1)};
     }
   }
 };
+
+// Where Open MPI and others put small files, and where the token files go by default.
+std::vector<Check> look_at_spaces(std::chrono::milliseconds limit) {
+  const char* const set = std::getenv("TMPDIR");
+  const std::string temporary = set && *set ? set : "/tmp";
+  const struct {
+    std::string name, folder, elsewhere;
+  } places[] = {{"temporary", temporary, "export TMPDIR=FOLDER"},
+                {"token cache", ".cache/tokens", "--set data.cache_dir=FOLDER"}};
+  std::vector<Check> checks;
+  for (const auto& [name, folder, elsewhere] : places) {
+    const Look look = {.name = name, .fix = {}, .limit = limit, .fix_of = [folder](int code) {
+                         return folder_fix(code, folder);
+                       }};
+    const auto found = look([name, folder, elsewhere] {
+      const FreeSpace space = read_free_space(folder);
+      Check check = space_check(name, space, elsewhere);
+      check.value = fmt::format("{}: {}", space.folder.string(), check.value);
+      return std::vector{check};
+    });
+    checks.insert(checks.end(), found.begin(), found.end());
+  }
+  return checks;
+}
 
 std::vector<Check> look_at_host(JobShape job, const DoctorOptions& options) {
   const std::chrono::milliseconds limit = options.limit;
@@ -82,8 +114,12 @@ std::vector<Check> look_at_host(JobShape job, const DoctorOptions& options) {
            limit}([launched = options.launched] { return mpi_checks(read_mpi_facts(), launched); });
   std::vector<Check> checks = Look{"host", "ls /proc /sys   # must be mounted",
                                    limit}([job] { return host_checks(read_host_facts(), job); });
-  checks.insert(checks.end(), of_gpus.begin(), of_gpus.end());
-  checks.insert(checks.end(), of_mpi.begin(), of_mpi.end());
+  const std::vector<Check> health =
+      Look{"GPU health", "nvidia-smi   # must answer; else reboot",
+           limit}([] { return std::vector{health_check(ask_nvidia_smi())}; });
+  for (const auto& more : {of_gpus, health, of_mpi, look_at_spaces(limit)}) {
+    checks.insert(checks.end(), more.begin(), more.end());
+  }
   return checks;
 }
 
@@ -92,10 +128,9 @@ std::vector<Check> look_at_folder(comm::Communicator& world, const Hosts& hosts,
                                   const DoctorOptions& options) {
   const std::string job = comm::from_first_rank(
       world, fmt::format("{}-{}", static_cast<long>(std::time(nullptr)), ::getpid()));
-  const Look look = {"folder",
-                     "ls -ld " + shell_word(options.folder.string()) +
-                         "   # a folder that this user may write; or --folder FOLDER",
-                     options.limit};
+  const Look look = {.name = "folder", .fix = {}, .limit = options.limit, .fix_of = [&](int code) {
+                       return folder_fix(code, options.folder);
+                     }};
   std::vector<Check> checks;
   std::shared_ptr<SharedFolder> shared;
   Mount mount;

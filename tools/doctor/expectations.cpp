@@ -30,6 +30,7 @@ constexpr Known kKnown[] = {
     {"nic_gbit", "network", "ethtool -s CARD speed {}000 autoneg on   # ip -br link; ibstat"},
     {"nvlinks", "NVLink", "systemctl restart nvidia-fabricmanager"},
     {"numa_nodes", "NUMA", "numactl --hardware   # NUMA nodes per socket, in the firmware"},
+    {"folder_gib", "folder space", "fsdp doctor --folder FOLDER   # of a larger file system"},
     {"write_mib_s", "folder write", "fsdp doctor --folder FOLDER   # of a faster file system"},
 };
 

@@ -138,6 +138,28 @@ Check locked_memory(const HostFacts& facts, const JobShape& job) {
   return check;
 }
 
+// CUDA reserves addresses for the memory of all GPUs and of the host.
+Check addresses(const HostFacts& facts, const JobShape& job) {
+  Check check = {.name = "addresses", .value = bytes_or_unlimited(facts.addresses.soft)};
+  if (facts.addresses.soft == kNoLimit) return check;
+  check.value += job.gpus > 0 ? "; CUDA reserves more than there is memory" : " of each rank";
+  check.fault(job.gpus > 0 ? State::kFail : State::kWarn,
+              raise_limit(facts.addresses, kNoLimit, "v", "as", "unlimited"));
+  return check;
+}
+
+Check processes(const HostFacts& facts, const JobShape& job) {
+  const double limit = facts.processes.soft;
+  const double needed = job.on_host * kThreadsByRank + facts.cpu.cores;
+  Check check = {.name = "processes",
+                 .value = limit == kNoLimit ? "unlimited" : fmt::format("{} of this user", limit)};
+  if (limit >= needed) return check;
+  check.value += fmt::format("; {} for {}", needed, count_of(job.on_host, "rank"));
+  check.fault(State::kFail,
+              raise_limit(facts.processes, needed, "u", "nproc", fmt::format("{:.0f}", needed)));
+  return check;
+}
+
 Check shared_memory(const HostFacts& facts, const JobShape& job) {
   Check check = {.name = "/dev/shm", .value = "none"};
   if (!facts.shared_memory) {
@@ -223,6 +245,8 @@ std::vector<Check> host_checks(const HostFacts& facts, const JobShape& job) {
           control_group(facts, job),
           open_files(facts, job),
           locked_memory(facts, job),
+          addresses(facts, job),
+          processes(facts, job),
           shared_memory(facts, job),
           network(facts),
           rdma(facts, job)};

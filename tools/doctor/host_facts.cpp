@@ -120,6 +120,8 @@ HostFacts read_host_facts(const fs::path& root) {
   facts.threads_left = read_threads_left(root);
   facts.open_files = limit_of(RLIMIT_NOFILE);
   facts.locked_memory = limit_of(RLIMIT_MEMLOCK);
+  facts.addresses = limit_of(RLIMIT_AS);
+  if (::geteuid() != 0) facts.processes = limit_of(RLIMIT_NPROC);
   facts.shared_memory = read_space(root / "dev/shm");
   facts.cards = read_cards(root);
   facts.rdma_ports = read_rdma_ports(root);

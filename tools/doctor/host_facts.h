@@ -50,6 +50,8 @@ struct HostFacts {
   AvailableMemory memory;
   double threads_left = kNoLimit;      // to the control group
   Limit open_files, locked_memory;     // bytes
+  Limit addresses;                     // bytes: ulimit -v
+  Limit processes;                     // and threads, of this user; none for root
   std::optional<Space> shared_memory;  // /dev/shm; none: it is no file system of its own
   std::vector<Card> cards;
   std::vector<Card> rdma_ports;

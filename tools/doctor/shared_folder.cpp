@@ -125,6 +125,7 @@ void SharedFolder::write() {
   const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
   mib_per_s_ = static_cast<double>(written / kMiB) / seconds;
   replaces_ = sees(host_);
+  space_ = read_free_space(folder_);
   if (host_ == 0) held_ = std::make_unique<FileLock>(lock_file(), hosts_[0]);
 }
 
@@ -160,7 +161,8 @@ std::vector<Check> SharedFolder::checks(const Mount& on_first) const {
     rename.state = State::kFail;
     rename.fix = "fsdp doctor --folder FOLDER   # of another file system";
   }
-  return {seen(on_first), rename, lock(on_first), speed()};
+  const Check space = space_check("folder space", space_, "fsdp doctor --folder FOLDER");
+  return {seen(on_first), rename, lock(on_first), speed(), space};
 }
 
 Check SharedFolder::seen(const Mount& on_first) const {

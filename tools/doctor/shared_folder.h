@@ -13,6 +13,7 @@
 
 #include "core/io/file.h"
 #include "tools/doctor/check.h"
+#include "tools/doctor/free_space.h"
 
 namespace fsdp::tools::doctor {
 
@@ -61,6 +62,7 @@ class SharedFolder {
   std::vector<std::string> hosts_;
   std::unique_ptr<FileLock> held_;  // on the first host
   double mib_per_s_ = 0;
+  FreeSpace space_;
   bool replaces_ = false;
   std::vector<std::string> unseen_;  // hosts whose file is not here
   std::optional<bool> lock_holds_;   // none: it was not tried

@@ -12,6 +12,7 @@
 #include "tools/data/tokenizer/utf8.h"
 #include "tools/generate/generation_plan.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/predict/model_use.h"
 
 namespace fsdp::tools {
 namespace {
@@ -118,9 +119,12 @@ SquadFigures evaluate_squad(const SquadEvaluationOptions& options, RankContext& 
     if (speaks) note_what_is_odd(planned, options, listener);
   });
   const GenerationPlan& plan = planned.generation;
-  Session session =
-      place_session(rank.world, options_for_use(plan.model, plan.longest, options.strategy,
-                                                parse_dtype(options.dtype), rank));
+  const PlacedOptions placed =
+      options_for_use(plan.model, plan.longest, options.strategy, parse_dtype(options.dtype), rank);
+  check_fits(
+      rank, placed,
+      use_of_generation(plan.options, plan.prompts.ids, options.batch, plan.model.vocabulary));
+  Session session = place_session(rank.world, placed);
   load_model(session, plan.source, listener.note);
   const auto started = std::chrono::steady_clock::now();
   const auto seconds = [&] {

@@ -19,12 +19,11 @@ SquadQuestion question_of(const data::QuestionSpan& span, std::string where) {
   SquadQuestion out = {.row = data::row_of(span, where)};
   const Json parsed = data::parse_json_row(span.question, where);
   out.id = data::field_of(parsed, where, "id");
-  const Json& answers = parsed["answers"];  // a list: row_of has seen it
-  FSDP_CHECK(!answers.empty(),
+  out.answers = data::answers_of(parsed, where);
+  FSDP_CHECK(!out.answers.empty(),
              "{}: field \"answers\": expected an answer to compare with, got none (questions "
              "without an answer are SQuAD 2.0's)",
              where);
-  for (const Json& answer : answers) out.answers.push_back(data::field_of(answer, where, "text"));
   out.where = std::move(where);
   return out;
 }

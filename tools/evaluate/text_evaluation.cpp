@@ -10,11 +10,13 @@
 #include "core/error.h"
 #include "core/text/numbers.h"
 #include "models/config.h"
+#include "tools/config/step_shape.h"
 #include "tools/data/beyond_vocabulary.h"
 #include "tools/data/text_source.h"
 #include "tools/data/token_cache.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/predict/model_use.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -77,8 +79,9 @@ namespace {
 // What is evaluated, and what must outlive its batches.
 struct EvaluatedData {
   BatchSource batches;
-  std::unique_ptr<data::TokenCache> cache;
-  std::unique_ptr<TrainData> of_run;
+  ModelUse use = {};
+  std::unique_ptr<data::TokenCache> cache = nullptr;
+  std::unique_ptr<TrainData> of_run = nullptr;
 };
 
 // A text in overlapping sequences.
@@ -93,9 +96,20 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
   source.text.progress = world.rings()->progress().get();
   source.document_separator = model.tokenizer->end_of_text() >= 0;
   EvaluatedData out;
-  out.cache = open_token_cache(world, options.cache, source, *model.tokenizer);
-  const std::string left_out = note_on_files(out.cache->skipped_rows());
-  if (world.rank() == 0 && !left_out.empty()) listener.note(left_out);
+  std::string of_cache;
+  try {
+    out.cache = open_token_cache(world, options.cache, source, *model.tokenizer, {}, &of_cache);
+  } catch (const AgreedError& error) {  // names the key of a run
+    std::string message = error.what();
+    const std::string_view key = "data.cache_dir: ";
+    if (const size_t at = message.find(key); at != message.npos) {
+      message.replace(at, key.size(), "--cache-dir: ");
+    }
+    throw AgreedError(message, error.status(), error.cause());
+  }
+  for (const std::string& note : {of_cache, note_on_files(out.cache->skipped_rows())}) {
+    if (world.rank() == 0 && !note.empty()) listener.note(note);
+  }
   agree(world, [&] {
     text.tokens = out.cache->tokens();
     if (world.rank() == 0) {
@@ -107,6 +121,8 @@ EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel&
       figures.bytes = bytes_of_documents(source);
     }
     out.batches = batches_of(text, world.rank(), world.size());
+    out.use = use_of_batches({{.rows = std::min(text.batch, text.count()),
+                               .length = std::min(text.length, std::ssize(text.tokens))}});
   });
   figures.tokens = static_cast<int64_t>(text.tokens.size());
   figures.sequences = text.count();
@@ -138,6 +154,9 @@ EvaluatedData open_validation(config::TrainConfig config, const OpenedModel& mod
     }
   });
   out.batches = out.of_run->validation(models::input_rules(model.config));
+  out.use = use_of_batches(out.of_run->largest_validation_batches(),
+                           config::step_shape(config, world.size()).rows_per_pass,
+                           config.data.hides_padding());
   figures.sequences = out.batches.sequences;
   figures.length = figures.stride = config.data.sequence_length;
   return out;
@@ -161,9 +180,10 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   const EvaluatedData data =
       options.config ? open_validation(*options.config, model, rank.world, listener, figures)
                      : open_text(options, model, rank.world, listener, figures);
-  Session session =
-      place_session(rank.world, options_for_use(model.config, figures.length, options.strategy,
-                                                parse_dtype(options.dtype), rank));
+  const PlacedOptions placed = options_for_use(model.config, figures.length, options.strategy,
+                                               parse_dtype(options.dtype), rank);
+  check_fits(rank, placed, data.use);
+  Session session = place_session(rank.world, placed);
   load_model(session, model.source, listener.note);
   const auto started = std::chrono::steady_clock::now();
   const auto seconds = [&] {
@@ -173,10 +193,13 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
     if (speaks) listener.progress(done, data.batches.batches, so_far, seconds());
     return true;
   });
-  // Every rank has the same sum.
-  if (!std::isfinite(figures.loss.nats)) {
-    throw AgreedError(fmt::format("{}: the loss is not finite ({}) in {}", options.folder,
-                                  format_value(figures.loss.nats), options.dtype));
+  // Every rank has the same sum. Another start would find the same.
+  if (!std::isfinite(figures.loss.mean())) {
+    const std::string why = figures.loss.tokens == 0
+                                ? "no token is predicted"
+                                : fmt::format("the loss is not finite ({}) in {}",
+                                              format_value(figures.loss.nats), options.dtype);
+    throw AgreedError(fmt::format("{}: {}", options.folder, why), status::kGaveUp);
   }
   figures.seconds = seconds();
   const bool is_tokens = options.config && options.config->data.is_tokens();

@@ -55,7 +55,7 @@ struct EvaluationListener {
   std::function<void(int64_t batches, int64_t of, const TextLoss& so_far, double seconds)> progress;
 };
 // Collective; every rank gets the figures, but for `bytes`, which rank 0 counts. AgreedError for a
-// loss that is not finite.
+// loss that is not finite, with status 76.
 TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
                           const EvaluationListener& listener);
 

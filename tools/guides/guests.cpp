@@ -15,6 +15,14 @@ namespace {
 // A game: its moves, of the list Moves or of text.
 constexpr data::NamedTemplate kChess = {"chess", "{if Moves}{Moves}{else}{text}{end}"};
 
+// Its alpaca: Stanford's two prompts, but the answer begins on a line of its own.
+constexpr data::NamedTemplate kAxolotlAlpaca = {
+    "axolotl_alpaca",
+    "Below is an instruction that describes a task{if input}, paired with an input that provides "
+    "further context{end}. Write a response that appropriately completes the request.\n\n### "
+    "Instruction:\n{instruction}{if input}\n\n### Input:\n{input}{end}\n\n### "
+    "Response:\n{>answer}{output}"};
+
 constexpr GuestLabels kKaust = {
     .name = "kaust_compat",
     .note =
@@ -76,7 +84,7 @@ constexpr ForeignConfiguration kAdopted = {.way_over = adopt::way_over};
 const Guests& guests() {
   using namespace tools;
   static const Guests all = {{&data::kFairseqData},
-                             {&kChess},
+                             {&kChess, &kAxolotlAlpaca},
                              {&kFairseqLines, &kTrainerLines, &kChessLines},
                              {&kTrainerFiles},
                              {&kKaust},

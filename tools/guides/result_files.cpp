@@ -88,7 +88,7 @@ Json state_of(const RunSummary& s, const RunIntervals& i) {
 class StateFile {
  public:
   StateFile(const std::filesystem::path& path, const Json& state) : file_(path) {
-    const std::string text = state.dump({.indent = 2, .replace = true});
+    const std::string text = state.dump({.indent = 2});
     const std::string_view list = "\"log_history\": [\n    ", entry = "null";
     const size_t at = text.find(list) + list.size();
     file_.write(std::string_view(text).substr(0, at));

@@ -7,6 +7,7 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
+#include "models/hub_names.h"
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -175,11 +176,9 @@ Inspection inspect(const InspectionOptions& options) {
     out.config = models::read_config(config_file.string());
     out.dtype = dtype_of_config(config_file);
   } else {
-    const std::string preset = models::preset_named(options.source);
-    FSDP_CHECK(!preset.empty() || (!path.has_parent_path() && path.extension() != ".json"),
-               "{}: no such folder or file", options.source);
+    FSDP_CHECK(!path.has_parent_path() && path.extension() != ".json",
+               "{}: no such folder or file{}", options.source, models::instead_of(options.source));
     out.config = models::preset(options.source);
-    out.source = preset;
   }
   cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
   models::CausalLM model(out.config, backend, DType::kF32, 1);

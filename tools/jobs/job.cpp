@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/held_stream.h"
 #include "tools/config/config.h"
 #include "tools/launch/gpu_nodes.h"
 #include "tools/launch/srun_plugin.h"
@@ -25,11 +26,17 @@ using Words = std::vector<std::string>;
 
 // What a rank on another host would not get from mpirun by itself.
 bool is_exported(std::string_view name) {
-  for (const std::string_view prefix : {"NCCL_", "UCX_", "OMP_", "CUDA_", "FSDP_", "MALLOC_"}) {
+  for (const std::string_view prefix :
+       {"NCCL_", "UCX_", "OMP_", "GOMP_", "KMP_", "CUDA_", "FSDP_", "MALLOC_"}) {
     if (name.starts_with(prefix)) return true;
   }
   return name == "LD_LIBRARY_PATH" || name == "PATH";
 }
+
+// Set by the parent for each start (parent.cpp), read by rank 0, which may be on another host.
+constexpr const char* kParentVariables[] = {"FSDP_RESTARTS", "FSDP_ENDED_BEFORE",
+                                            "FSDP_STATUS_BEFORE", "FSDP_CAUSE_BEFORE",
+                                            "FSDP_DURABLE_STEP"};
 
 int most_of_host(const Job& job, const JobHost& host) {
   if (job.hosts.empty()) return host.slurm_ranks > 0 ? host.slurm_ranks : job.all_ranks();
@@ -85,8 +92,9 @@ Words mpirun_words(const Job& job, const JobHost& host, bool goes_on) {
   for (const std::string& name : host.variables) {
     if (is_exported(name)) add({"-x", name});
   }
-  // Set by the parent for each start (parent.cpp), read by rank 0, which may be on another host.
-  if (goes_on && !job.hosts.empty()) add({"-x", "FSDP_RESTARTS", "-x", "FSDP_ENDED_BEFORE"});
+  if (goes_on && !job.hosts.empty()) {
+    for (const char* name : kParentVariables) add({"-x", name});
+  }
   return words;
 }
 
@@ -104,7 +112,7 @@ Words srun_words(const Job& job, const JobHost& host) {
                  "--wait=60"};
   if (host.slurm_cores > 0) {
     words.push_back(fmt::format("--cpus-per-task={}", host.slurm_cores));
-    words.push_back("--cpu-bind=cores");
+    words.emplace_back("--cpu-bind=cores");
   }
   return words;
 }
@@ -121,29 +129,6 @@ int Job::all_ranks() const {
   int all = 0;
   for (const HostSlots& each : hosts) all += each.ranks;
   return all;
-}
-
-std::vector<HostSlots> parse_hosts(const std::string& text) {
-  std::vector<HostSlots> hosts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const size_t colon = part.rfind(':');
-    HostSlots& host = hosts.emplace_back(HostSlots{.host = part.substr(0, colon)});
-    if (colon != std::string::npos) {
-      const std::string count = part.substr(colon + 1);
-      const bool number = !count.empty() && count.size() <= 5 &&
-                          count.find_first_not_of("0123456789") == std::string::npos;
-      host.ranks = number ? std::atoi(count.c_str()) : 0;
-    }
-    FSDP_CHECK(!host.host.empty() && host.ranks > 0 && part.find(' ') == std::string::npos,
-               "--hosts: expected host:ranks, such as a:4,b:4, got \"{}\"", part);
-    for (size_t i = 0; i + 1 < hosts.size(); ++i) {
-      FSDP_CHECK(hosts[i].host != host.host, "--hosts: {} is there twice", host.host);
-    }
-    begin = end + 1;
-  }
-  return hosts;
 }
 
 JobHost this_host(const Job& job) {
@@ -201,7 +186,7 @@ Words values_of(const Words& words, const std::string& option) {
   return values;
 }
 
-fs::path directory_of(const Job& job) {
+JobRun run_of(const Job& job) {
   FSDP_CHECK(!job.arguments.empty() && job.arguments.front() == "train",
              "launch: --restart: only train can go on where it was, got {}",
              job.arguments.empty() ? "no command" : job.arguments.front());
@@ -211,12 +196,14 @@ fs::path directory_of(const Job& job) {
              "there",
              resume.empty() ? "" : resume.back());
   const Words files = values_of(job.arguments, "--config");
+  const std::string file = files.empty() ? "" : held_stream(files.back());
   const Words sets = values_of(job.arguments, "--set");
-  const config::TrainConfig config = config::read_config(
-      files.empty() ? "" : files.back(), std::vector<config::Override>(sets.begin(), sets.end()));
+  const config::TrainConfig config =
+      config::read_config(file, std::vector<config::Override>(sets.begin(), sets.end()));
   FSDP_CHECK(!config.runtime.run_dir.empty(),
              "launch: --restart: needs runtime.run_dir, the folder that the run goes on in");
-  return config.runtime.run_dir;
+  return {.directory = config.runtime.run_dir,
+          .timeout = std::chrono::seconds(config.runtime.launch.timeout_s)};
 }
 
 }  // namespace fsdp::tools

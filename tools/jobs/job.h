@@ -2,11 +2,14 @@
 // about its launcher (tools/launch/launch.h), a job that waits in a queue (slurm_script.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "tools/jobs/host_file.h"
 
 namespace fsdp::tools {
 
@@ -15,13 +18,6 @@ enum class Launcher : uint8_t {
   kMpirun,  // ranks as processes, started by mpirun
   kSrun,    // ranks as processes, started by srun inside a job of Slurm
 };
-
-struct HostSlots {
-  std::string host;
-  int ranks = 1;
-};
-// "a:4,b:4,c" (of c: one). Error that names the part which is wrong.
-std::vector<HostSlots> parse_hosts(const std::string& text);
 
 struct Job {
   Launcher launcher = Launcher::kLocal;
@@ -51,8 +47,12 @@ std::vector<std::string> command_of(const Job& job, const JobHost& host, bool go
 // The values of an option: "--set a b" has two, "--set=a" one.
 std::vector<std::string> values_of(const std::vector<std::string>& words,
                                    const std::string& option);
-// Error unless the job can be started again: it is `train` with a runtime.run_dir, which is
-// returned.
-std::filesystem::path directory_of(const Job& job);
+// Where the run of a job goes on, and how long nobody in it waits for another one in vain.
+struct JobRun {
+  std::filesystem::path directory;
+  std::chrono::seconds timeout{600};  // runtime.timeout_s
+};
+// Error unless the job can be started again: it is `train` with a runtime.run_dir.
+JobRun run_of(const Job& job);
 
 }  // namespace fsdp::tools

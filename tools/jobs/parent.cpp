@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "core/io/file.h"
-#include "core/io/patience.h"
-#include "tools/checkpoint/run_record.h"
+#include "tools/jobs/run_watch.h"
+#include "tools/jobs/silence.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/status.h"
 #include "tools/report/run_costs.h"
@@ -26,16 +26,14 @@ namespace fsdp::tools {
 namespace {
 
 namespace fs = std::filesystem;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr seconds kUntilKill(10);
-constexpr seconds kRepeat(1);
-constexpr std::chrono::milliseconds kTogether(500);  // as tools/launch/interrupt.cpp
-// Read by tools/launch/launch.cpp: how often the job was started again, and the Unix time at which
-// the start before has ended.
-constexpr const char* kRestarts = "FSDP_RESTARTS";
-constexpr const char* kEndedBefore = "FSDP_ENDED_BEFORE";
+constexpr milliseconds kTogether(500);     // as tools/launch/interrupt.cpp
+constexpr milliseconds kLook(50);          // while the job runs
+constexpr milliseconds kLookWell(10'000);  // between two starts
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -46,8 +44,8 @@ sigset_t awaited_signals() {
 }
 
 // The next of these signals, or 0 when none came in this time.
-int next_signal(const sigset_t& set, seconds limit) {
-  const timespec time = {limit.count(), 0};
+int next_signal(const sigset_t& set, milliseconds limit) {
+  const timespec time = {limit.count() / 1000, limit.count() % 1000 * 1'000'000};
   for (;;) {
     const int signal = ::sigtimedwait(&set, nullptr, &time);
     if (signal >= 0) return signal;
@@ -140,7 +138,10 @@ std::optional<int> ended(pid_t child, bool& by_signal) {
 class Parent {
  public:
   explicit Parent(const ParentOptions& options)
-      : options_(options), restarts_(options.restarts), signals_(awaited_signals()) {
+      : options_(options),
+        restarts_(options.restarts),
+        watch_(options.run_directory),
+        signals_(awaited_signals()) {
     ::sigprocmask(SIG_BLOCK, &signals_, &before_);
   }
   ~Parent() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -149,38 +150,82 @@ class Parent {
 
   int asked() const { return asked_; }
   int run() {
-    const bool goes_on = !options_.run_directory.empty();
     const std::vector<std::string> words =
-        command_of(options_.job, this_host(options_.job), goes_on);
-    durable_step();  // whether there is one
+        command_of(options_.job, this_host(options_.job), goes_on());
+    if (goes_on()) {
+      const RunWatch::Look look = watch_.look(kLookWell);
+      seen_before_ = look.seen;
+      durable_step_ = look.durable_step;
+    }
     for (;;) {
-      const int status = is_gone() ? status::kFailed : run_once(words);
-      ended_before_ = fmt::format("{:.3f}", unix_time());
-      const Restarts::Decision next = restarts_.after(status, asked_, durable_step());
+      const int status = run_once(words);
+      const Restarts::Decision next = restarts_.after(end_of_start(status));
       if (!next.why.empty()) options_.say(next.why);
       if (was_killed_) tell_of_leftovers();
-      if (!next.again) return ends_at_once_ ? status_after(asked_) : next.status;
-      const int signal = next_asking(next.pause);
+      if (ends_at_once_) return status_after(asked_);
+      if (!next.again) return leave(next);
+      int signal = next_asking(next.pause);
+      while (signal == 0) {
+        const RunWatch::Look look = watch_.look(kLookWell, true);
+        if (look.problem.empty()) break;
+        const Restarts::Decision wait = restarts_.wait(look.problem, now());
+        if (!wait.why.empty()) options_.say(wait.why);
+        if (!wait.again) return leave(wait);
+        signal = next_asking(options_.beat);
+      }
       // The job before has crashed: its last steps are not on the disk.
       if (signal != 0) return signal == SIGUSR1 ? status::kNotDurable : status_after(signal);
     }
   }
 
  private:
+  bool goes_on() const { return !options_.run_directory.empty(); }
+  static seconds now() {
+    return std::chrono::duration_cast<seconds>(std::chrono::steady_clock::now().time_since_epoch());
+  }
+
   // A signal that comes between two starts.
-  int next_asking(seconds pause) {
+  int next_asking(milliseconds pause) {
     for (;;) {
       const int signal = next_signal(signals_, pause);
       if (signal != SIGCHLD) return signal;  // of a process that an earlier start has left
     }
   }
 
-  // A run that has a checkpoint is not begun anew because its file system is not there.
-  bool is_gone() {
-    std::error_code unreadable;
-    if (durable_step_ == 0 || fs::exists(options_.run_directory, unreadable)) return false;
-    options_.say(options_.run_directory.string() + " is not there: the job is not started");
-    return true;
+  // Also what the next start is told.
+  StartEnd end_of_start(int status) {
+    StartEnd end = {.status = status, .asked = asked_, .at = now()};
+    if (goes_on()) {
+      const bool again = status != status::kDone && asked_ == 0 && options_.restarts.most > 0;
+      const RunWatch::Look look = watch_.look(kLookWell, again);
+      note_step(look);
+      end.durable_step = durable_step_ = look.durable_step;
+      end.problem = look.problem;
+    }
+    end.stepped = stepped_;
+    if (stepped_ || ended_before_ == "0") {
+      ended_before_ = fmt::format("{:.3f}", unix_time());
+      status_before_ = status;
+      cause_before_ = hung_;
+    }
+    return end;
+  }
+
+  // A job that has done a step has shown so in progress.json.
+  void note_step(const RunWatch::Look& look) {
+    if (look.seen == 0 || look.seen == seen_before_) return;
+    stepped_ = true;
+    seen_before_ = look.seen;
+    watch_.expect_run();
+  }
+
+  // What the run directory says of the end where the parent gives up.
+  int leave(const Restarts::Decision& last) {
+    if (last.status == status::kGaveUp && !last.why.empty())
+      watch_.leave_end(
+          {.time = unix_time(), .status = last.status, .cause = "fsdp launch: " + last.why},
+          kLookWell);
+    return last.status;
   }
 
   // SIGUSR1 is never the second signal: a batch system sends it, and some time later SIGTERM. Nor
@@ -192,24 +237,39 @@ class Parent {
     return now - *stopping_ > kTogether;
   }
 
+  // Read by tools/launch/launch.cpp, as kParentVariables of job.cpp has them.
+  std::vector<std::string> variables() const {
+    return {
+        fmt::format("FSDP_RESTARTS={}", restarts_.count()), "FSDP_ENDED_BEFORE=" + ended_before_,
+        fmt::format("FSDP_STATUS_BEFORE={}", status_before_), "FSDP_CAUSE_BEFORE=" + cause_before_,
+        fmt::format("FSDP_DURABLE_STEP={}", durable_step_)};
+  }
+
   int run_once(const std::vector<std::string>& words) {
-    const pid_t child = start(options_, words,
-                              {fmt::format("{}={}", kRestarts, restarts_.count()),
-                               fmt::format("{}={}", kEndedBefore, ended_before_)},
-                              signals_);
+    const pid_t child = start(options_, words, variables(), signals_);
+    Silence silence(child, options_.silence);
+    stepped_ = false;
+    hung_.clear();
     // Until the launcher and its ranks listen to SIGUSR1, it is lost. They take it any number of
     // times.
     bool repeats = false;
     for (;;) {
-      const int signal = next_signal(signals_, ends_at_once_ ? kUntilKill : kRepeat);
+      const bool waits_to_kill = ends_at_once_ || !hung_.empty();
+      const int signal =
+          next_signal(signals_, waits_to_kill ? milliseconds(kUntilKill) : options_.beat);
       // SIGCHLD is lost where another thread takes it.
       if (signal == SIGCHLD || signal == 0) {
-        if (const std::optional<int> status = ended(child, was_killed_)) return *status;
+        if (const std::optional<int> status = ended(child, was_killed_)) {
+          kill_hung();  // ranks that mpirun has left
+          return *status;
+        }
       }
       if (signal == SIGCHLD) continue;
       if (signal == 0) {
-        if (ends_at_once_) ::kill(-child, SIGKILL);
-        if (repeats && !ends_at_once_) ::kill(child, SIGUSR1);
+        if (waits_to_kill) ::kill(-child, SIGKILL);
+        kill_hung();
+        if (repeats && !waits_to_kill) ::kill(child, SIGUSR1);
+        if (goes_on() && !waits_to_kill) look_after(child, silence);
       } else if (!is_second(signal)) {
         if (asked_ == 0) asked_ = signal;
         // mpirun and srun kill their ranks after any other signal.
@@ -223,16 +283,20 @@ class Parent {
     }
   }
 
-  // As far as it can be read: a disk that is not there for the moment takes no progress back.
-  int64_t durable_step() {
-    if (options_.run_directory.empty()) return 0;
-    try {
-      const RunRecord record =
-          patiently(IoPatience(), [&] { return read_run_record(options_.run_directory); });
-      if (record.last) durable_step_ = std::max(durable_step_, record.last->step);
-    } catch (const Error&) {
-    }
-    return durable_step_;
+  // A job that hangs as a whole is asked to save, and killed ten seconds later.
+  void look_after(pid_t child, Silence& silence) {
+    const RunWatch::Look look = watch_.look(kLook);
+    if (look.problem.empty()) note_step(look);
+    hung_ = silence.after(look, std::chrono::steady_clock::now());
+    if (hung_.empty()) return;
+    options_.say(hung_ + ": the job is ended");
+    hung_processes_ = processes_below(child);
+    for (const int signal : {SIGTERM, SIGCONT}) ::kill(-child, signal);
+  }
+
+  void kill_hung() {
+    for (const pid_t process : hung_processes_) ::kill(process, SIGKILL);
+    hung_processes_.clear();
   }
 
   void tell_of_leftovers() const {
@@ -243,12 +307,20 @@ class Parent {
 
   const ParentOptions& options_;
   Restarts restarts_;
+  RunWatch watch_;
   sigset_t signals_, before_;
+  // Of the last start that had come to a step, or of the first one.
   std::string ended_before_ = "0";  // Unix time; 0: this is the first start
-  int64_t durable_step_ = 0;        // of the last checkpoint; 0: there was none
-  bool ends_at_once_ = false;       // a second signal came
-  bool was_killed_ = false;         // the launcher of the last start
-  int asked_ = 0;                   // the first signal that told the parent to stop
+  int status_before_ = -1;
+  std::string cause_before_;
+  int64_t durable_step_ = 0;           // of the last checkpoint; 0: none is known
+  double seen_before_ = 0;             // the last step that was seen, Unix time
+  bool stepped_ = false;               // this start has come to a step
+  std::string hung_;                   // why this start is being ended; "": it is not
+  std::vector<pid_t> hung_processes_;  // below it
+  bool ends_at_once_ = false;          // a second signal came
+  bool was_killed_ = false;            // the launcher of the last start
+  int asked_ = 0;                      // the first signal that told the parent to stop
   std::optional<std::chrono::steady_clock::time_point> stopping_;  // the first but SIGUSR1
 };
 

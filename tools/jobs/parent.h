@@ -15,6 +15,10 @@ struct ParentOptions {
   Job job;
   RestartLimits restarts;
   std::filesystem::path run_directory;  // empty: the job is not started again
+  // How long the job may show no sign of life (a process that is stopped, a progress.json that
+  // stays as it is) before it is ended; see JobRun.
+  std::chrono::seconds silence{600};
+  std::chrono::milliseconds beat{1000};  // how often it looks at the job, and at its directory
   // Files that the job's output is appended to; empty: it is this process's.
   std::filesystem::path output = {}, errors = {};
   std::function<void(const std::string& line)> say;

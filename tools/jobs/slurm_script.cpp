@@ -107,7 +107,10 @@ std::string header(const SlurmJob& job) {
   put_given(all, job.options);
   const auto time = std::find_if(all.begin(), all.end(),
                                  [](const SbatchOption& each) { return each.name == "--time"; });
-  const auto seconds = time == all.end() ? std::nullopt : slurm_seconds(time->value);
+  const auto seconds =
+      time == all.end()
+          ? std::nullopt
+          : slurm_seconds(time->value, time->place.empty() ? "launch slurm" : time->place);
   FSDP_CHECK(!seconds || *seconds > job.grace,
              "--time {}: the run would be told to save at its start: --grace is {} s", time->value,
              job.grace);
@@ -139,6 +142,67 @@ std::string choice_of_variation(const SlurmJob& job) {
   return text + "esac\n\n";
 }
 
+// The number of failures in a row stands in Slurm's Comment: any folder may be what fails. Of the
+// lines of a failure, one of a rank that waited for all the others names nobody who failed, nor
+// does one of srun about a status that the ranks have agreed on.
+std::string queue_again(const SlurmJob& job) {
+  return R"([ -z "$cancelled" ] || exit $status
+set +eu  # of the site's lines
+# Done, or what no start mends: a mistake on the command line, a lack of memory, a mistake.
+case $status in 0 | 2 | 12 | 78) exit $status ;; esac
+job=$SLURM_JOB_ID  # of an array the first one's is the whole array's
+[ -z "${SLURM_ARRAY_TASK_ID:-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+of_job() { scontrol show job "$job" | sed -nE "s/ *$//; s/^(.* )?$1=//p" | grep -vxF '(null)'; }
+
+# Ranks whose fsdp launch was killed still save.
+for ((i = 0; i < )" +
+         std::to_string(job.grace) + R"(; ++i)); do
+  left=$(grep -lzsx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ | sed 's/environ$/comm/')
+  [ -n "$left" ] && cat $left 2>/dev/null | grep -qE '^(srun|mpirun|orterun|prterun|fsdp)' || break
+  sleep 1
+done
+
+# 75: the checkpoint is on the disk, and the run has more to do. All else is a failure.
+most=)" + std::to_string(job.requeues) +
+         R"( failures=0 before=$(of_job Comment) comment=$(of_job Comment)
+[[ $comment =~ (.*)failed\ starts:\ ([0-9]+)$ ]] && comment=${BASH_REMATCH[1]% } failures=${BASH_REMATCH[2]}
+failures=$((status == 75 ? 0 : failures + 1))
+if [ $failures -gt $most ]; then
+  echo "fsdp: launch: status $status: not queued again after $most failed starts in a row" >&2
+  exit $status
+fi
+[ $failures = 0 ] || comment="${comment:+$comment }failed starts: $failures"
+[ "$comment" = "$before" ] || scontrol update JobId="$job" Comment="$comment" || [ $status = 75 ] ||
+  [ "${SLURM_RESTART_COUNT:-0}" -lt $most ] || exit $status
+
+# The node that the failure names is left out, where Slurm has enough others for this job.
+bad=
+if [ $failures -gt 0 ] && [ -f "$log" ]; then
+  said=$(tail -c +$((begun + 1)) $log)
+  bad=$(grep -E '^fsdp: ranks? [0-9, ]+\(' <<<"$said" | grep -v 'have not found each other' |
+    sed -n '$s/^[^(]*(\([^,)]*\).*/\1/p')
+  [ -n "$bad" ] || bad=$(sed -nE -e '/exit code (1|12|74|75|78)$/d' -e 's/^srun: error: (Node failure on )?([^ :,]+)(: task.*)?$/\2/p' \
+    -e 's/.* process rank .* on node ([^ ]+) exited .*/\1/p' <<<"$said" | head -n 1)
+  bad=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | grep -xF -e "${bad%%.*}" -e "$bad")
+fi
+if [ -n "$bad" ]; then
+  out=$(of_job ExcNodeList)
+  out=${out:+$out,}$bad
+  sbatch --test-only --exclude="$out" "$0" >/dev/null 2>&1 || bad=
+fi
+
+for i in {1..6}; do scontrol requeue "$job" && break; sleep 10; done
+# Slurm changes the nodes of a job that waits alone, and has begun to end this shell.
+for i in {1..20}; do
+  [ -n "$bad" ] || break
+  scontrol update JobId="$job" ExcNodeList="$out" && break
+  sleep 0.5
+done
+echo "fsdp: launch: status $status: queued again${bad:+ without $bad}, failed starts: $failures of $most" >&2
+exit $status
+)";
+}
+
 }  // namespace
 
 std::string script_mark() { return "#!/bin/bash\n# A job of Slurm, written by fsdp launch slurm."; }
@@ -149,7 +213,7 @@ std::string slurm_script(const SlurmJob& job) {
   return script_mark() + " Submit it: sbatch FILE\n" + header(job) +
          R"(
 # The signal before the limit comes to this shell alone, and so may scancel's.
-launched= signalled=
+launched= signalled= cancelled=
 pass_on() {
   signalled=$1
   [ -n "$launched" ] && kill "-$1" "$launched" 2>/dev/null
@@ -157,7 +221,10 @@ pass_on() {
   [ "$1" = USR1 ] && sleep 1 && kill -USR1 "$launched" 2>/dev/null
 }
 trap 'pass_on USR1' USR1
-trap 'pass_on TERM' TERM
+trap 'cancelled=yes; pass_on TERM' TERM
+# What is appended to the log from here on is of this start.
+log=/proc/$$/fd/2
+begun=$(stat -Lc %s $log)
 
 )" + site +
          (site.empty() ? "" : "\n") +
@@ -170,14 +237,7 @@ launched=$!
 [ -z "$signalled" ] || { sleep 1; pass_on "$signalled"; }
 # A signal ends a wait, and the process is waited for again.
 while signalled=; wait $launched; status=$?; [ -n "$signalled" ]; do :; done
-# 75: the checkpoint is on the disk, and the run has more to do.
-if [ $status = 75 ]; then
-  job=$SLURM_JOB_ID  # of an array the first one's is the whole array's
-  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-  scontrol requeue "$job"
-fi
-exit $status
-)";
+)" + queue_again(job);
 }
 
 }  // namespace fsdp::tools

@@ -6,6 +6,7 @@
 // [Note: the end of a job's time] --signal=B:USR1@grace reaches the batch shell alone. The shell
 // hands it to `fsdp launch`, which hands it to srun or mpirun, which hand it to the ranks. The run
 // saves a checkpoint and ends with status 75; the shell then asks Slurm to queue the job again.
+// So it does after a failure, a set number of times, without the node that the failure names.
 // Slurm itself queues a job again whose node has failed (--requeue). Either way the same script
 // runs once more, and `train --resume auto` goes on.
 #pragma once
@@ -30,6 +31,7 @@ struct SlurmJob {
   std::string time;        // of Slurm: "4:00:00"; "": as the partition says
   int64_t grace = 300;     // seconds before the limit at which the run is told to save
   int64_t restarts = 3;    // inside a job, after a crash
+  int64_t requeues = 3;    // of the job, after starts in a row that failed
   std::vector<SbatchOption> options = {};  // others that sbatch knows
   SlurmSite site = {};
   std::vector<Variation> variations = {};  // an array of jobs; empty: one job

@@ -1,7 +1,10 @@
 // Contract: tools/jobs/slurm_site.h.
 #include "tools/jobs/slurm_site.h"
 
+#include <algorithm>
+#include <cctype>
 #include <map>
+#include <regex>
 #include <sstream>
 #include <string_view>
 
@@ -62,27 +65,24 @@ SbatchOption parse_sbatch(const std::string& text, const std::string& place) {
   return option;
 }
 
-// Days, hours, minutes, seconds: man sbatch, "--time".
-std::optional<int64_t> slurm_seconds(const std::string& time) {
-  const size_t dash = time.find('-');
-  std::vector<int64_t> parts;
-  std::istringstream rest(dash == std::string::npos ? time : time.substr(dash + 1));
-  for (std::string part; std::getline(rest, part, ':');) {
-    if (part.empty() || part.size() > 9 || part.find_first_not_of("0123456789") != part.npos)
-      return {};
-    parts.push_back(std::stoll(part));
-  }
-  if (parts.empty() || parts.size() > 3) return {};
-  if (dash != std::string::npos) {
-    const std::string days = time.substr(0, dash);
-    if (days.empty() || days.size() > 9 || days.find_first_not_of("0123456789") != days.npos)
-      return {};
-    parts.resize(3);
-    return ((std::stoll(days) * 24 + parts[0]) * 60 + parts[1]) * 60 + parts[2];
-  }
-  if (parts.size() == 1) return parts[0] * 60;
-  if (parts.size() == 2) return parts[0] * 60 + parts[1];
-  return (parts[0] * 60 + parts[1]) * 60 + parts[2];
+// man sbatch, "--time".
+std::optional<int64_t> slurm_seconds(const std::string& time, const std::string& place) {
+  std::string word = time;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::toupper(c); });
+  if (word == "UNLIMITED" || word == "INFINITE" || word == "-1") return {};
+  static const std::regex kForms(
+      "(?:([0-9]{1,6})-([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]{1,6}))?)|"
+      "(?:(?:([0-9]{1,6}):(?=[0-9]+:))?([0-9]{1,9})(?::([0-9]{1,6}))?)");
+  std::smatch part;
+  FSDP_CHECK(std::regex_match(time, part, kForms),
+             "{}: --time: expected minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S or UNLIMITED, got "
+             "\"{}\"",
+             place, time);
+  const auto number = [&](size_t i) { return part[i].matched ? std::stoll(part[i].str()) : 0; };
+  const int64_t seconds =
+      ((number(1) * 24 + number(2) + number(5)) * 60 + number(3) + number(6)) * 60 + number(4) +
+      number(7);
+  return seconds == 0 ? std::nullopt : std::optional(seconds);
 }
 
 SlurmSite read_site(const std::filesystem::path& file) {

@@ -22,8 +22,9 @@ struct SbatchOption {
 // for what is no option.
 SbatchOption parse_sbatch(const std::string& text, const std::string& place);
 
-// "30" (minutes), "30:00", "1:00:00", "2-12", "2-12:30"; nullopt: another form, or no limit.
-std::optional<int64_t> slurm_seconds(const std::string& time);
+// "30" (minutes), "30:00", "1:00:00", "2-12", "2-12:30"; nullopt: no limit, "0" or "UNLIMITED".
+// Error for another form.
+std::optional<int64_t> slurm_seconds(const std::string& time, const std::string& place);
 
 struct SlurmSite {
   std::vector<SbatchOption> options;

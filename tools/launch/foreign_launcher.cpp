@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "core/text/shell_word.h"
 #include "tools/launch/host_list.h"
+#include "tools/launch/shell.h"
 
 namespace fsdp::tools {
 namespace {
@@ -75,9 +75,7 @@ int foreign_size(const ReadVariable& getenv, bool started, int launched) {
 
 std::string foreign_refusal(const ReadVariable& getenv, int size,
                             const std::vector<std::string>& command) {
-  std::vector<std::string> words;
-  for (const std::string& word : command) words.push_back(shell_word(word));
-  const std::string program = fmt::format("{}", fmt::join(words, " "));
+  const std::string program = shell_text(command);
   const auto [mpirun, srun] = places(getenv, size);
   const std::string what = getenv("RANK") ? fmt::format("RANK and WORLD_SIZE={}", size)
                                           : fmt::format("SUBMITIT_LOCAL_NTASKS={}", size);
@@ -87,6 +85,30 @@ std::string foreign_refusal(const ReadVariable& getenv, int size,
       "WORLD_SIZE -u SUBMITIT_LOCAL_NTASKS -u TORCHELASTIC_RUN_ID fsdp ...",
       what, getenv("RANK") ? "are" : "is", name_of_launcher(getenv), size, mpirun, program, size,
       srun, program);
+}
+
+std::string unconnected_refusal(const ReadVariable& getenv, int size, int connected,
+                                const std::vector<std::string>& command) {
+  const std::string program = shell_text(command);
+  const std::string n = size > 0 ? std::to_string(size) : "N";
+  std::string who = "the launcher", line = "with Slurm: srun --mpi=pmix";
+  if (getenv("FLUX_TASK_RANK")) {
+    who = "flux";
+    line = fmt::format("flux run -o pmi=pmix -n {} {}", n, program);
+  } else if (getenv("JSM_NAMESPACE_RANK")) {
+    who = "jsrun";
+    line = fmt::format("mpirun -n {} --hostfile $LSB_DJOB_HOSTFILE {}", n, program);
+  } else if (getenv("PALS_RANKID") || getenv("ALPS_APP_PE")) {
+    who = getenv("PALS_RANKID") ? "mpiexec of PALS" : "aprun";
+    line = fmt::format("mpirun -n {} --hostfile $PBS_NODEFILE {}", n, program);
+  } else if (getenv("PMI_RANK") || getenv("MV2_COMM_WORLD_RANK")) {
+    who = "an mpiexec of MPICH's kind";
+    line = fmt::format("mpirun -n {} {}", n, program);
+  }
+  return fmt::format(
+      "{} started {} processes but MPI connects {}: this program's MPI is another one (fsdp doctor "
+      "says which): {}",
+      who, size > 0 ? n : "several", connected, line);
 }
 
 std::vector<std::string> own_command() {

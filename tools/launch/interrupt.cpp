@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "core/error.h"
 #include "tools/launch/status.h"
 
 namespace fsdp::tools {
@@ -104,6 +105,10 @@ void name_size_limits() { ::signal(SIGXFSZ, SIG_IGN); }
 void outlive_reader() { ::signal(SIGPIPE, SIG_IGN); }
 
 int received_interrupt() { return received; }
+
+void stop_where_interrupted() {
+  if (received != 0) fail("stopped by {}", name_of_signal(received));
+}
 
 int agreed_signal(const std::vector<int>& received_by_rank) {
   const auto begin = received_by_rank.begin(), end = received_by_rank.end();

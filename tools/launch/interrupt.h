@@ -22,6 +22,8 @@ namespace fsdp::tools {
 // the first step is about to begin.
 void catch_interrupts();
 int received_interrupt();  // one of these signals, or 0
+// Error once one has come. For work that is worth nothing before its end.
+void stop_where_interrupted();
 
 // Until catch_interrupts() there is nothing to keep: SIGUSR1 ends the process with kStartAgain.
 void requeue_until_training();

@@ -255,6 +255,7 @@ void JobEnd::end(const std::string& line, milliseconds wait) {
   if (runtime_.world().size() > 1 && rings_.worth_explaining()) print_rings(rings_);
   if (runtime_.world().size() > runtime_.local_size()) end_launcher_after(kUntilAborted);
   end_without_mpi_later();
+  rings_.leave_end(1, line);
   runtime_.abort(1);
 }
 

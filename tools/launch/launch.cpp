@@ -123,7 +123,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       divide_multiprocessors(options.nccl_ctas, chosen, gpu);
       return chosen;
     } catch (const Error& error) {  // the same on every rank
-      throw AgreedError(error.what(), status::kFailed, tools::is_of_machine(error));
+      throw AgreedError(error.what(), status::kFailed, tools::cause_of(error));
     }
   });
   RankContext context = {.world = world,
@@ -136,6 +136,8 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .under_launcher = environment().started,
                          .restarts = environment().restarts,
                          .ended_before = environment().ended_before,
+                         .status_before = environment().status_before,
+                         .cause_before = environment().cause_before,
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
@@ -195,10 +197,14 @@ int launch_threads(const LaunchOptions& options, int ranks, const RankWork& work
     const std::string_view only_rank = "rank 0: ";
     print_line(ranks == 1 && message.starts_with(only_rank) ? message.substr(only_rank.size())
                                                             : message);
+    rings.leave_end(status::kFailed, message);
     if (ranks > 1) print_rings_of_error(rings);
     return 1;
   }
-  if (!agreed.empty()) print_line(agreed);
+  if (!agreed.empty()) {
+    print_line(agreed);
+    rings.leave_end(status, agreed);
+  }
   return status;
 }
 
@@ -259,9 +265,9 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   RingDump rings;
   std::optional<JobEnd> job_end;
   try {
-    FSDP_CHECK(launcher.size == 0 || launcher.size == world.size(),
-               "the launcher started {} processes but MPI connects {}; with Slurm: srun --mpi=pmix",
-               launcher.size, world.size());
+    FSDP_CHECK(
+        launcher.size == world.size() || (launcher.size == 0 && launcher.rank < world.size()), "{}",
+        unconnected_refusal(getenv, launcher.size, world.size(), own_command()));
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
     job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s),
@@ -274,7 +280,10 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     job_end->finish();
     return status;
   } catch (const AgreedError& error) {
-    if (world.rank() == 0) print_line(error.what());
+    if (world.rank() == 0) {
+      print_line(error.what());
+      rings.leave_end(error.status(), error.what());
+    }
     return error.status();
   } catch (const std::exception& error) {
     if (!job_end) {
@@ -360,6 +369,9 @@ int launch(const LaunchOptions& options, const RankWork& work) {
                launcher.size,
                getenv("SUBMITIT_EXECUTOR") ? "; submitit: slurm_srun_args=['--mpi=pmix']" : "");
   }
+  FSDP_CHECK(launcher.size > 0 || launcher.foreign_size > 0 || launcher.rank == 0 ||
+                 (comm::MpiRuntime::available() && options.local_ranks == 0),
+             "{}", unconnected_refusal(getenv, 0, 1, own_command()));
   stay_on_places(launcher.rank == 0);
   const bool alone = launcher.size == 1;
   if (launcher.started && !alone && options.local_ranks == 0 && comm::MpiRuntime::available()) {
@@ -373,13 +385,13 @@ int launch(const LaunchOptions& options, const RankWork& work) {
 
 void agree(comm::Communicator& world, const std::function<void()>& work) {
   std::string mine;
-  int of_machine = 0;
+  Cause cause = Cause::kPerson;
   try {
     work();
   } catch (const std::exception& error) {
     mine = message_of(error);
     if (mine.empty()) mine = "unknown error";
-    of_machine = is_of_machine(error) ? 1 : 0;
+    cause = cause_of(error);
   }
   const std::vector<std::string> messages = world.exchange(mine);
   const auto failed = std::find_if(messages.begin(), messages.end(),
@@ -389,9 +401,14 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
   const auto rank = failed - messages.begin();
   // What fails on one rank may be what another rank's machine has caused.
-  const std::vector<int> causes = comm::exchange_values(world, of_machine);
+  const std::vector<Cause> causes = comm::exchange_values(world, cause);
   throw AgreedError(same ? *failed : fmt::format("rank {}: {}", rank, *failed), status::kFailed,
-                    std::ranges::find(causes, 1) != causes.end());
+                    *std::ranges::max_element(causes));
+}
+
+void agree(comm::Communicator& world, const IoPatience& patience,
+           const std::function<void()>& work) {
+  agree(world, [&] { patiently(patience, work); });
 }
 
 void check_same_settings(comm::Communicator& world, std::string_view what,
@@ -401,6 +418,13 @@ void check_same_settings(comm::Communicator& world, std::string_view what,
   const size_t value = found->other.find(": ") + 2;
   throw AgreedError(fmt::format("ranks have different {}: {} on rank 0, {} on rank {}", what,
                                 found->first, found->other.substr(value), found->rank));
+}
+
+StartsBefore starts_before() {
+  const LauncherEnvironment launcher = environment();
+  return {.durable_step = launcher.durable_step,
+          .by_slurm = launcher.by_slurm,
+          .unattended = launcher.unattended};
 }
 
 bool first_rank_of_host(comm::Communicator& world) {
@@ -415,12 +439,14 @@ void check_one_process(std::string_view command) {
              command, processes);
 }
 
-bool is_of_machine(const std::exception& error) {
+Cause cause_of(const std::exception& error) {
   const auto* agreed = dynamic_cast<const AgreedError*>(&error);
-  return agreed ? agreed->of_machine() : fsdp::is_of_machine(error);
+  return agreed ? agreed->cause() : fsdp::cause_of(error);
 }
 
-std::string message_of(const std::exception& error) {
+namespace {
+
+std::string message_without_place(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error)) {
     return "out of memory: this process may not have more (see ulimit -v, and its control group)";
   }
@@ -431,7 +457,21 @@ std::string message_of(const std::exception& error) {
   }
   const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
   if (!of_file) return error.what();
-  return fmt::format("{}: {}", of_file->path1().string(), of_file->code().message());
+  const std::string path = of_file->path1().string();
+  return (path.empty() ? "" : path + ": ") + of_file->code().message();
+}
+
+}  // namespace
+
+// A relative path leads nowhere then, whatever the message says of it.
+std::string message_of(const std::exception& error) {
+  const std::string_view hint =
+      " (the current folder was deleted, or its storage is away: cd to another one)";
+  std::string message = message_without_place(error);
+  std::error_code gone;
+  static_cast<void>(std::filesystem::current_path(gone));
+  if (gone && !message.ends_with(hint)) message += hint;
+  return message;
 }
 
 void report_error(const std::string& message) {
@@ -449,12 +489,20 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
     return -1;
   };
   // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been
-  // started by srun. Open MPI; MPICH and Intel MPI; srun.
-  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
-  const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
-  const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  // started by srun. Open MPI; MPICH, Intel MPI, Flux and PALS; MVAPICH2; Flux and jsrun without
+  // PMI; srun. PALS and ALPS say no size.
+  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
+                           "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "SLURM_STEP_NUM_TASKS"});
+  const int without_slurm =
+      number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+              "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"});
+  const int rank = without_slurm >= 0 ? without_slurm : number({"SLURM_PROCID"});
+  const bool started = size > 0 || without_slurm >= 0;
   const int foreign = foreign_size(getenv, started, std::max(size, 0));
+  const int by_slurm = std::max(number({"SLURM_RESTART_COUNT"}), 0);
   const char* const ended = getenv("FSDP_ENDED_BEFORE");
+  const char* const cause = getenv("FSDP_CAUSE_BEFORE");
+  const char* const durable = getenv("FSDP_DURABLE_STEP");
   const bool connected =
       getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMIX_NAMESPACE");
   return {.started = started,
@@ -466,9 +514,13 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
           .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
           .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
           .foreign_size = foreign,
-          .restarts =
-              std::max(number({"FSDP_RESTARTS"}), 0) + std::max(number({"SLURM_RESTART_COUNT"}), 0),
-          .ended_before = ended ? std::atof(ended) : 0};
+          .restarts = std::max(number({"FSDP_RESTARTS"}), 0) + by_slurm,
+          .by_slurm = by_slurm,
+          .unattended = number({"FSDP_RESTARTS"}) >= 0,
+          .ended_before = ended ? std::atof(ended) : 0,
+          .status_before = number({"FSDP_STATUS_BEFORE"}),
+          .cause_before = cause ? cause : "",
+          .durable_step = durable ? std::atoll(durable) : 0};
 }
 
 }  // namespace fsdp::tools

@@ -20,6 +20,7 @@
 
 #include "comm/communicator.h"
 #include "core/error.h"
+#include "core/io/patience.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch_options.h"
 #include "tools/launch/ring_dump.h"
@@ -35,8 +36,12 @@ struct RankContext {
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
   int restarts = 0;             // of this job, before this start
-  double ended_before = 0;      // Unix time of the end of the start before; 0: not known
-  RingDump* rings = nullptr;    // wants to know the run directory; null: there is none
+  // Of the last start that came to a step, where `fsdp launch` has seen its end: Unix time (0: not
+  // known), status (-1), and what the parent has to say of it ("").
+  double ended_before = 0;
+  int status_before = -1;
+  std::string cause_before = {};
+  RingDump* rings = nullptr;  // wants to know the run directory; null: there is none
 };
 
 // Prints backend_note to stderr, once. For commands that measure: a reader must know what computed.
@@ -45,16 +50,15 @@ void print_backend_note(const RankContext& rank);
 // An Error that every rank throws, at the same place of the program.
 class AgreedError : public Error {
  public:
-  // `of_machine`: a disk, a server or a lack of memory, and no mistake of a person.
   explicit AgreedError(const std::string& message, int status = status::kFailed,
-                       bool of_machine = false)
-      : Error(message), status_(status), of_machine_(of_machine) {}
+                       Cause cause = Cause::kPerson)
+      : Error(message), status_(status), cause_(cause) {}
   int status() const { return status_; }  // of the process
-  bool of_machine() const { return of_machine_; }
+  Cause cause() const { return cause_; }
 
  private:
   int status_;
-  bool of_machine_;
+  Cause cause_;
 };
 
 // Sets environment variables that libraries read when they are first called. A variable that the
@@ -80,15 +84,21 @@ inline int launch(const LaunchOptions& options, const std::function<int(RankCont
 // Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
 // not communicate. Collective.
 void agree(comm::Communicator& world, const std::function<void()>& work);
+// The same with patience: `work`, which may begin again at any place, reads or writes files.
+void agree(comm::Communicator& world, const IoPatience& patience,
+           const std::function<void()>& work);
 
 // Runs what comes before the first step of a run. An AgreedError of it that is a person's mistake
-// ends the process with the status of one.
+// ends the process with the status of one. A run that goes on has found its files once: what the
+// system refuses it is no person's mistake.
 template <typename Work>
-auto before_first_step(Work&& work) {
+auto before_first_step(Work&& work, bool goes_on = false) {
   try {
     return work();
   } catch (const AgreedError& error) {
-    if (error.of_machine() || error.status() != status::kFailed) throw;
+    const bool of_machine =
+        error.cause() == Cause::kMachine || (goes_on && error.cause() == Cause::kName);
+    if (of_machine || error.status() != status::kFailed) throw;
     throw AgreedError(error.what(), status::kMistake);
   }
 }
@@ -105,8 +115,16 @@ bool first_rank_of_host(comm::Communicator& world);
 // Error when a launcher has started several processes: this command runs in one.
 void check_one_process(std::string_view command);
 
-// Whether the machine made this error, and no person; see AgreedError.
-bool is_of_machine(const std::exception& error);
+// What who starts the run knows of its earlier starts.
+struct StartsBefore {
+  int64_t durable_step = 0;  // of the last checkpoint that `fsdp launch` has seen; 0: of none
+  int by_slurm = 0;          // how often Slurm has started the job again
+  bool unattended = false;   // `fsdp launch` has started this process
+};
+StartsBefore starts_before();
+
+// Who may have made this error, also one that ranks have agreed on.
+Cause cause_of(const std::exception& error);
 
 // The message for the user, in one line.
 std::string message_of(const std::exception& error);
@@ -125,7 +143,12 @@ struct LauncherEnvironment {
   bool without_pmix = false;  // srun did, and not with --mpi=pmix
   int foreign_size = 0;       // processes of torchrun and the like: foreign_launcher.h
   int restarts = 0;           // by `fsdp launch` and by Slurm
+  int by_slurm = 0;           // of them
+  bool unattended = false;    // started by `fsdp launch`
   double ended_before = 0;    // by `fsdp launch`: see RankContext
+  int status_before = -1;
+  std::string cause_before = {};
+  int64_t durable_step = 0;
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);

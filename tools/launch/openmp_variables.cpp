@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <string_view>
 
 namespace fsdp::tools {
 namespace {
@@ -36,6 +37,14 @@ __attribute__((section(".preinit_array"), used)) const Preparation kHide = hide;
 const char* openmp_variable(const char* name) {
   if (const char* const value = std::getenv(name)) return value;  // set since the start
   return std::getenv(hidden(name).c_str());
+}
+
+void show_openmp_variables(char** environment) {
+  for (char** each = environment; *each; ++each) {
+    const std::string_view text = *each;
+    const std::string name = name_before_hiding(std::string(text.substr(0, text.find('='))));
+    if (!name.empty()) **each = name.front();
+  }
 }
 
 std::string name_before_hiding(const std::string& variable) {

@@ -24,6 +24,10 @@ const char* openmp_variable(const char* name);
 // As the user called a variable of this process's environment, which may be a hidden one.
 std::string name_before_hiding(const std::string& variable);
 
+// Gives the hidden variables their own names again: of a process that only starts others, which
+// inherit its environment. Whatever reads the names there then finds what the user has set.
+void show_openmp_variables(char** environment);
+
 // Hides the variables from everybody but openmp_variable(). Called before the constructors of all
 // libraries, by the program's table of such functions. `environment`: ends with a null pointer.
 void hide_openmp_variables(char** environment);

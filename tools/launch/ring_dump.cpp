@@ -12,6 +12,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/trace.h"
+#include "tools/launch/end_note.h"
 #include "tools/launch/rank_watch.h"
 
 namespace fsdp::tools {
@@ -241,6 +242,11 @@ void RingDump::write_own() const {
 }
 
 bool RingDump::worth_explaining() const { return comm::worth_explaining(state().read_own()); }
+
+void RingDump::leave_end(int status, const std::string& line) const {
+  const std::filesystem::path directory = state().directory;
+  if (!directory.empty()) leave_end_note(directory, note_of_line(line, status));
+}
 
 std::string RingDump::collect() const {
   const State s = state();

@@ -36,6 +36,8 @@ class RingDump {
   void set_directory(std::filesystem::path directory);
   void write_own() const;         // does nothing without a directory, or where it cannot write
   bool worth_explaining() const;  // see comm/ring_report.h; for the ranks of this process
+  // The line that says why the job ends, for who looks at the run directory later (end_note.h).
+  void leave_end(int status, const std::string& line) const;
   // Asks the peers, waits up to two seconds for their answers, and returns the explanation, which
   // is also written to rings.txt.
   std::string collect() const;

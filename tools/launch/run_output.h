@@ -27,7 +27,7 @@ class RunOutput {
   std::FILE* out_;
   int descriptor_;  // of the same pipe or terminal, whose calls do not wait; -1: it is a file
   std::mutex mutex_;
-  std::string pending_;
+  std::string pending_;  // of one put(); after a signal what finds no room
 };
 
 }  // namespace fsdp::tools

@@ -15,6 +15,8 @@
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/model_folders/aligned_tokens.h"
+#include "tools/model_folders/companion_files.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
@@ -83,25 +85,87 @@ DType saved_dtype(const config::TrainConfig& config) {
                    : c.save_dtype.value_or(master);
 }
 
-FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name) {
+namespace {
+
+// All but weights and configuration of a folder that a run writes.
+struct OtherFiles {
+  fs::path model;  // that the run began with; empty: from scratch
+  std::string tokenizer_name;
+  const data::Tokenizer& tokenizer;
+  bool of_ids;  // the run has read ids, and nobody says which tokenizer made them
+  bool is_adapter;
+  std::function<void(const std::string& text)> note;
+
+  void write(const fs::path& folder) const {
+    if (!model.empty() && !is_adapter) copy_companion_files(model, folder);
+    if (of_ids) {
+      if (!model.empty()) data::copy_tokenizer_folder(model, folder);
+      return;
+    }
+    data::copy_tokenizer_files(tokenizer_name, tokenizer, folder);
+    if (tokenizer_name == "bytes" && !model.empty()) data::copy_chat_templates(model, folder);
+    if (is_adapter) {
+      for (const std::string& line : token_differences(model, tokenizer.named())) {
+        note(line + ": the tokenizer's; the adapter has no such files, fsdp merge writes them so");
+      }
+      return;
+    }
+    for (const std::string& line : align_tokens(folder, tokenizer.named())) {
+      if (!model.empty()) note(line + ": the tokenizer's is written, as transformers does it");
+    }
+  }
+};
+
+}  // namespace
+
+FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name,
+                          const data::Tokenizer& tokenizer,
+                          std::function<void(const std::string& text)> note) {
   const config::TrainSection& c = config.train;
   const bool adapter = lora_config(config).has_value();
   FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
              "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
-  return {.dtype = saved_dtype(config),
-          .max_file_bytes = parse_byte_size(c.max_shard_size, "train.max_shard_size"),
-          .source = config.model.path,
-          .add_files = [tokenizer_name](const fs::path& folder) {
-            data::copy_tokenizer_files(tokenizer_name, folder);
-          }};
+  return {
+      .dtype = saved_dtype(config),
+      .max_file_bytes = parse_byte_size(c.max_shard_size, "train.max_shard_size"),
+      .source = config.model.path,
+      .add_files = [files = OtherFiles{
+                        .model = config.model.path,
+                        .tokenizer_name = tokenizer_name,
+                        .tokenizer = tokenizer,
+                        .of_ids = config.data.is_tokens() &&
+                                  (config.data.tokenizer.empty() || tokenizer_name == "bytes"),
+                        .is_adapter = adapter,
+                        .note = std::move(note)}](const fs::path& folder) { files.write(folder); }};
 }
 
-ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions& options) {
+namespace {
+
+// What was written into `folder`.
+void count_saved(Session& session, const fs::path& folder, DType dtype,
+                 ConversionSummary& out) {
+  for (const Parameter* p : session.parameters()) {
+    if (session.lora() && !models::is_lora(*p)) continue;
+    ++out.tensors;
+    out.bytes += p->numel() * static_cast<int64_t>(size_of(dtype));
+  }
+  for (const auto& item : fs::directory_iterator(folder)) {
+    out.files += item.path().extension() == ".safetensors";
+  }
+}
+
+}  // namespace
+
+ConversionSummary convert_checkpoint(
+    RankContext& rank, const ConversionOptions& options,
+    const std::function<void(const PlacedOptions& session, DType saved)>& before_values) {
   std::optional<Checkpoint> checkpoint;
   config::TrainConfig config;
   models::ModelConfig model;
   PlacedOptions session_of;
   FolderOptions form;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  ConversionSummary out;
   agree(rank.world, [&] {
     FSDP_CHECK(options.shards == 0,
                "--shards: expected a model folder to divide, got a checkpoint");
@@ -115,10 +179,15 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
     session_of.fsdp = {.param_dtype = session_of.fsdp.param_dtype,
                        .reduce_dtype = session_of.fsdp.reduce_dtype};
     session_of.training = false;
-    form = form_of_run(config, tokenizer_name(config));
+    const std::string name = tokenizer_name(config);
+    tokenizer = data::make_tokenizer(name);
+    form = form_of_run(config, name, *tokenizer,
+                       [&out](const std::string& note) { out.warnings.push_back(note); });
+    form.stops = true;
     if (options.dtype) form.dtype = *options.dtype;
     if (options.max_file_bytes != kDefaultFileBytes) form.max_file_bytes = options.max_file_bytes;
   });
+  if (before_values) before_values(session_of, form.dtype);
   Session session = place_session(rank.world, session_of);
   const Manifest& manifest = checkpoint->manifest();
   const bool needs_base = !session.lora() && !all_trained(session);
@@ -137,16 +206,11 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
         options.from.string(), manifest.base_path);
     restore_weights(session, *checkpoint);
   });
-  ConversionSummary out = {.family = model.family};
-  out.warnings = save_model(session, options.to, form);
-  for (const Parameter* p : session.parameters()) {
-    if (session.lora() && !models::is_lora(*p)) continue;
-    ++out.tensors;
-    out.bytes += p->numel() * static_cast<int64_t>(size_of(form.dtype));
+  out.family = model.family;
+  for (std::string& warning : save_model(session, options.to, form)) {
+    out.warnings.push_back(std::move(warning));
   }
-  for (const auto& item : fs::directory_iterator(options.to)) {
-    out.files += item.path().extension() == ".safetensors";
-  }
+  count_saved(session, options.to, form.dtype, out);
   return out;
 }
 

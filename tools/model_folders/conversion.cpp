@@ -12,7 +12,11 @@
 #include "models/causal_lm.h"
 #include "models/names.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/data/tokenizer/vocabulary_files.h"
+#include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/aligned_tokens.h"
+#include "tools/model_folders/companion_files.h"
 #include "tools/model_folders/load_model.h"
 
 namespace fsdp::tools {
@@ -161,6 +165,7 @@ void write_parts(Source& source, const fs::path& folder, const PartsFile& file,
   for (const Part& part : file.parts) {
     const int64_t numel = Shape(part.spec.shape).numel();
     for (int64_t done = 0; done < numel; done += kStretch) {
+      stop_where_interrupted();
       const int64_t first = part.first + done, count = std::min(kStretch, numel - done);
       const Tensor values = source.values(*part.parameter, first, count, part.spec.dtype);
       buffer.resize(values.bytes());
@@ -175,8 +180,33 @@ void write_parts(Source& source, const fs::path& folder, const PartsFile& file,
   writer.finish();
 }
 
-void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptions& options,
-                                   const models::ModelConfig& config, const Plan& plan) {
+// An adapter was trained with its tokenizer, so the model has its tokens. What a folder says that
+// is converted stays as it is.
+std::vector<std::string> notes_on_tokens(const fs::path& folder, bool trained) {
+  if (data::tokenizer_file_in(folder).empty()) return {};
+  data::NamedTokens tokens;
+  try {
+    tokens = data::make_tokenizer(folder.string())->named();
+  } catch (const Error&) {
+    return {};  // one that this program cannot read is copied all the same
+  }
+  std::vector<std::string> notes;
+  if (trained) {
+    for (const std::string& line : align_tokens(folder, tokens)) {
+      notes.push_back(line + ": the adapter's tokenizer's is written");
+    }
+    return notes;
+  }
+  for (const std::string& line : token_differences(folder, {.end = tokens.end})) {
+    notes.push_back(line + ": the tokenizer's is another one than the model's; both stay");
+  }
+  return notes;
+}
+
+std::vector<std::string> write_what_belongs_to_weights(const fs::path& folder,
+                                                       const ConversionOptions& options,
+                                                       const models::ModelConfig& config,
+                                                       const Plan& plan) {
   if (options.shards > 0) {
     write_shard_index(folder / kShardIndexName, plan.index);
   } else {
@@ -184,8 +214,11 @@ void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptio
   }
   write_config_files(folder, config, options.dtype ? models::torch_name(*options.dtype) : "",
                      options.from);
-  const bool of_adapter = data::default_tokenizer(options.adapter.string()) != "bytes";
+  copy_companion_files(options.from, folder);
+  const bool of_adapter =
+      !options.adapter.empty() && !data::tokenizer_file_in(options.adapter).empty();
   data::copy_tokenizer_folder(of_adapter ? options.adapter : options.from, folder);
+  return notes_on_tokens(folder, of_adapter);
 }
 
 // Of all ranks' files, one line a tensor. Collective.
@@ -220,17 +253,19 @@ ConversionSummary convert_folder(comm::Communicator& world, const ConversionOpti
   });
   const fs::path place = comm::from_first_rank(world, folder ? folder->temporary().string() : "");
   Overflows overflows;
+  std::vector<std::string> notes;
   agree(world, [&] {
     const auto ranks = static_cast<size_t>(world.size());
     for (size_t i = static_cast<size_t>(world.rank()); i < plan.files.size(); i += ranks) {
       write_parts(*source, place, plan.files[i], overflows);
     }
-    if (folder) write_what_belongs_to_weights(place, options, source->config(), plan);
+    if (folder) notes = write_what_belongs_to_weights(place, options, source->config(), plan);
   });
   agree(world, [&] {
     if (folder) folder->commit();
   });
   ConversionSummary out = source->summary(plan);
+  out.warnings.insert(out.warnings.end(), notes.begin(), notes.end());
   for (std::string& line : describe(world, overflows)) out.warnings.push_back(std::move(line));
   return out;
 }

@@ -37,7 +37,8 @@ struct ConversionSummary {
 // Copies the weights, config.json, generation_config.json and the tokenizer's files (the adapter's
 // where it has some). A shard holds
 // what a rank of FULL_SHARD with a unit per transformer block owns. AgreedError when anything fails
-// on any rank, and then nothing is left of `to`. Collective.
+// on any rank, or a signal comes that catch_interrupts() catches, and then nothing is left
+// of `to`. Collective.
 ConversionSummary convert_folder(comm::Communicator& world, const ConversionOptions& options);
 
 }  // namespace fsdp::tools

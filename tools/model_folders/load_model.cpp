@@ -9,12 +9,15 @@
 #include "core/io/config_keys.h"
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
+#include "core/io/patience.h"
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
+#include "models/hub_names.h"
 #include "models/ignored_keys.h"
 #include "models/names.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/data/tokenizer/vocabulary_files.h"
 #include "tools/model_folders/checkpoint_model.h"
 
 namespace fsdp::tools {
@@ -63,6 +66,8 @@ GenerationConfig read_generation_config(const fs::path& folder) {
     Json keys = read_json_file(out.file);
     FSDP_CHECK(keys.is_object(), "{}: expected a JSON object", out.file.string());
     out.keys = std::move(keys);
+  } catch (const SystemError&) {  // nobody knows what it says
+    throw;
   } catch (const Error& error) {
     out.problem = error.what();
   }
@@ -114,39 +119,32 @@ std::vector<std::string> ModelSource::notes_on_generation() const {
 }
 
 std::string ModelSource::default_tokenizer() const {
-  const std::string of_adapter = data::default_tokenizer(adapter.string());
-  return of_adapter != "bytes" ? of_adapter : data::default_tokenizer(folder.string());
+  const bool of_adapter = !adapter.empty() && !data::tokenizer_file_in(adapter).empty();
+  return data::default_tokenizer((of_adapter ? adapter : folder).string());
 }
 
-namespace {
-
-// Error for what is no folder.
-void check_folder(const fs::path& folder) {
+void check_model_folder(const fs::path& folder) {
   if (fs::is_directory(folder)) return;
   const std::string name = folder.string();
-  const std::string preset = models::preset_named(name), near = models::near_preset(name);
-  FSDP_CHECK(preset.empty(),
-             "{}: expected a model's folder: this is a preset ({}), which has sizes but no "
-             "weights; a folder holds config.json and model.safetensors",
-             name, preset);
+  FSDP_CHECK(!models::is_preset(name),
+             "{}: expected a model's folder: this is a preset, which has sizes but no weights; a "
+             "folder holds config.json and model.safetensors",
+             name);
   FSDP_CHECK(!fs::exists(folder), "{}: expected a model's folder, got a file", name);
-  fail("{}: no such folder{}", name,
-       near.empty() ? "" : "; the nearest preset is " + near + ", which has no weights");
+  fail_missing(fmt::format("{}: no such folder{}", name, models::instead_of(name)));
 }
-
-}  // namespace
 
 ModelSource find_model(const fs::path& given, const fs::path& base) {
   const fs::path folder = model_in(given);
   if (!models::is_adapter_folder(folder)) {
     FSDP_CHECK(base.empty(), "{}: expected an adapter beside a base: no {}", folder.string(),
                models::kAdapterConfigFile);
-    check_folder(folder);
+    check_model_folder(folder);
     return {folder, ""};
   }
   if (base.empty()) return {models::adapter_base(folder), folder};
   const fs::path model = snapshot_in(base);
-  check_folder(model);
+  check_model_folder(model);
   return {model, folder};
 }
 

@@ -52,6 +52,8 @@ struct ModelSource {
 // adapter's model, empty where it says itself. Error when a base is given for what is no adapter,
 // and for what is no folder: a preset has no weights.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
+// Error for what is no folder, which says what is meant instead.
+void check_model_folder(const std::filesystem::path& folder);
 
 // The most tokens that the model can see: nothing bounds a model without a table or angles of
 // positions but the lengths that it was trained on.

@@ -12,6 +12,7 @@
 #include "models/family.h"
 #include "models/names.h"
 #include "tools/engine/sharded_values.h"
+#include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/load_model.h"
 
@@ -138,6 +139,7 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
   const auto write = [&](const Parameter& parameter, const Tensor& full) {
     if (!writer || problem) return;
     try {
+      if (options.stops) stop_where_interrupted();
       const std::string name = saved_name(session, parameter);
       const int64_t infinite = write_as(*writer, name, session, full, options.dtype);
       if (infinite > 0) warnings.push_back(overflow_warning(name, infinite));

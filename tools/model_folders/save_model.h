@@ -23,6 +23,7 @@ struct FolderOptions {
   // empty: from scratch.
   std::filesystem::path source = {};
   bool replaces = false;  // a folder that is there, once the new one is complete; else: an error
+  bool stops = false;     // when a signal comes; nothing is left of the folder then
   // Writes what else belongs into the folder, on rank 0, before it appears.
   std::function<void(const std::filesystem::path& folder)> add_files = {};
 };

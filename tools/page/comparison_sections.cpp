@@ -146,7 +146,9 @@ std::string costs_html(const std::vector<RunView>& runs) {
   table.row("restarts", cost("/restarts"), 0);
   table.row("work done and lost (s)", cost("/lost_s"), 1);
   table.row("until failures were noticed (s)", cost("/detection_s"), 1);
+  table.row("pauses and starts in vain (s)", cost("/pause_s"), 1);
   table.row("restarts, to their first step (s)", cost("/restart_s"), 1);
+  table.row("share of time in steps that count", number("/effective_share"), 3);
   table.row("rollbacks", number("/rollbacks"), 0);
   table.row("checkpoints: the loop stood still (s)", cost("/save_stall_s"), 2);
   table.row("checkpoints: written for (s)", cost("/save_write_s"), 2);

@@ -2,7 +2,6 @@
 #include "tools/page/run_view.h"
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <set>
 
@@ -70,15 +69,6 @@ void read_what_config_says(RunView& view) {
   }
 }
 
-std::string utc(double unix_seconds) {
-  const auto seconds = static_cast<std::time_t>(unix_seconds);
-  std::tm parts = {};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text = {};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text.data();
-}
-
 }  // namespace
 
 int RunView::ranks() const {
@@ -119,20 +109,15 @@ std::string RunView::state(double now) const {
     return status == 0 ? "ended" + (why.empty() ? "" : ": " + why)
                        : fmt::format("ended with status {}: {}", status, why);
   }
+  if (end) return fmt::format("ended with status {}: {}", end->status, end->cause);
   if (!end_in_sweep.empty()) return end_in_sweep;
   const double seen = number_at(progress, "/seen").value_or(0);
   if (seen <= 0) return "has not ended: no finished step is known";
   const auto all = number_at(arguments, "/max_steps");
   return fmt::format(
       "has not ended: step {}{} finished; last sign of life {}, {:.0f} s before this page was made",
-      number_at(progress, "/step").value_or(0), all ? fmt::format(" of {}", *all) : "", utc(seen),
-      std::max(0.0, now - seen));
-}
-
-bool is_run_folder(const fs::path& folder) {
-  return is_there(folder / "config.yaml") &&
-         (is_there(folder / "run_args.json") || is_there(folder / "metrics.json") ||
-          is_there(folder / "metrics.jsonl"));
+      number_at(progress, "/step").value_or(0), all ? fmt::format(" of {}", *all) : "",
+      utc_text(seen), std::max(0.0, now - seen));
 }
 
 RunView read_run_view(const fs::path& folder) {
@@ -145,6 +130,7 @@ RunView read_run_view(const fs::path& folder) {
   view.metrics = json_of(folder / "metrics.json");
   view.arguments = json_of(folder / "run_args.json");
   view.progress = progress_of(folder / "progress.json");
+  view.end = read_end_note(folder);
   view.log = read_run_log(folder / "metrics.jsonl");
   read_step(view);
   read_what_config_says(view);

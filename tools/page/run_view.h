@@ -11,6 +11,7 @@
 
 #include "core/io/json.h"
 #include "tools/page/run_log.h"
+#include "tools/report/run_state.h"
 #include "tools/report/trace_file.h"
 
 namespace fsdp::tools {
@@ -20,6 +21,7 @@ struct RunView {
   std::string name;                             // unlike those of the other runs
   std::map<std::string, std::string> settings;  // of config.yaml: "train.lr" -> "0.0001"
   Json metrics, arguments, progress;            // null: the run has no such file
+  std::optional<EndNote> end = {};              // of a run that has ended in an error
   RunLog log;
   StepTimeline step = {};                 // of rank 0
   std::string no_step = {};               // why there is none
@@ -36,8 +38,6 @@ struct RunView {
   std::string state(double now) const;
 };
 
-// Whether the folder is that of a run, whatever became of it.
-bool is_run_folder(const std::filesystem::path& folder);
 // Error for a folder that is none. A file of it that cannot be read is an Error, too; a timeline
 // or a configuration that says nothing to this program is not.
 RunView read_run_view(const std::filesystem::path& folder);

@@ -158,13 +158,18 @@ Explanation explain(const config::TrainConfig& asked, const ExplainQuestion& que
   const PredictedData data = data_of(config, ranks);
   const auto run = predicted_run(config, session, data, ranks, 0, rates);
   const std::vector<UnitRow> units = unit_rows(run->session().sharded());
+  const bool timed = !rates->rates().memory_only;
   std::string text = fmt::format(
       "{}\n{}\n{}{}{}{}", describe_units(session, *run, ranks, units),
-      format_predicted_memory(*run), describe_beside(config, data, *run, ranks, rates->rates()),
+      format_predicted_memory(*run),
+      timed ? describe_beside(config, data, *run, ranks, rates->rates()) : "",
       describe_batches(config, model, ranks),
       layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
-      describe_steps(units, *run, *rates,
-                     remarks_on(times, session.backend.cuda.has_value(), *rates)));
+      timed ? describe_steps(units, *run, *rates,
+                             remarks_on(times, session.backend.cuda.has_value(), *rates))
+            : fmt::format("times: of {} the memory alone is known; --rates NAME takes the times of "
+                          "a machine\n",
+                          rates->rates().machine));
   return {std::move(text), rates};
 }
 

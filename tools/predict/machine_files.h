@@ -12,5 +12,7 @@ struct MachineFile {
   std::string_view text;  // a file of rates
 };
 std::vector<MachineFile> machine_files();
+// machines/gpus.json: gpu_kinds.h.
+std::string_view gpu_table();
 
 }  // namespace fsdp::tools

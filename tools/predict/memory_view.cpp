@@ -98,6 +98,10 @@ std::string format_padding(MetaRun& run) {
                          static_cast<double>(std::max<int64_t>(held, 1)));
 }
 
+std::string step_text(const MemoryView& view, const Alternative& each) {
+  return view.timed ? duration_text(1e-3 * each.ms) : "-";
+}
+
 std::string format_alternatives(const MemoryView& view) {
   const MetaRun& run = *view.planned.run;
   const Alternative now = {.bytes = view.planned.bytes,
@@ -116,7 +120,7 @@ std::string format_alternatives(const MemoryView& view) {
   };
   const auto add = [&](const std::string& what, const Alternative& each, std::string_view keeps) {
     row("  " + what, mib(each.bytes), each.host > 0 ? mib(each.host) : "-",
-        each.file > 0 ? mib(each.file) : "-", duration_text(1e-3 * each.ms), keeps);
+        each.file > 0 ? mib(each.file) : "-", step_text(view, each), keeps);
   };
   row("if one thing were changed", "MiB", "of the host", "in a file", "a step",
       "what stays of the results");
@@ -130,7 +134,9 @@ std::string format_alternatives(const MemoryView& view) {
     add(each.change.text(), each, describe(each.change.keeps));
   }
   if (!said) as_it_is();
-  out += "time: predicted, on " + view.machine + "; to compare with each other\n";
+  out += view.timed ? "time: predicted, on " + view.machine + "; to compare with each other\n"
+                    : "time: of " + view.machine +
+                          " the memory alone is known; --rates NAME takes the times of a machine\n";
   return view.machine_note.empty() ? out : out + "note: " + view.machine_note + "\n";
 }
 
@@ -170,12 +176,13 @@ std::string format_node(const MemoryView& view) {
                      file == 0 ? "" : fmt::format(", and {} of its disk", byte_size_text(file)));
 }
 
-std::string format_fitting(const FittingChanges& found) {
+std::string format_fitting(const MemoryView& view) {
+  const FittingChanges& found = *view.fitting;
   std::string out;
   for (const Alternative& each : found.fitting) {
-    out += fmt::format("fits with {}: {}, {} a step ({})\n", each.change.flags(),
-                       byte_size_text(each.bytes), duration_text(1e-3 * each.ms),
-                       describe(each.change.keeps));
+    out +=
+        fmt::format("fits with {}: {}, {} a step ({})\n", each.change.flags(),
+                    byte_size_text(each.bytes), step_text(view, each), describe(each.change.keeps));
   }
   if (!out.empty()) return out;
   const MemoryChange& least = found.least.change;
@@ -187,13 +194,14 @@ std::string format_fitting(const FittingChanges& found) {
 }  // namespace
 
 DeviceMemory gpu_memory(const std::string& name, int ranks) {
-  const Rates rates = is_machine(name) ? machine_rates(name) : Rates{};
-  FSDP_CHECK(rates.device_gib > 0, "gpu: expected one of {}, got \"{}\"",
-             fmt::join(gpu_names(), ", "), name);
+  const std::string wrong = wrong_machine(name);
+  FSDP_CHECK(wrong.empty(), "gpu: {}", wrong);
+  const Rates rates = machine_rates(name);
+  FSDP_CHECK(rates.device_gib > 0, "gpu: {}: expected a GPU", name);
   const size_t bytes = static_cast<size_t>(rates.device_gib * 1024) * kMiB;
-  return {.name = name,
+  return {.name = rates.memory_only ? "a GPU" : machine_named(name),
           .bytes = bytes,
-          .gpu = name,
+          .gpu = machine_named(name),
           .context = static_cast<size_t>(rates.context_mib) * kMiB,
           .nccl = ranks > 1 ? kNcclBytes : 0,
           .cudnn = meta::attention_limit(bytes)};
@@ -223,6 +231,7 @@ MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& 
   const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend, rates);
   MemoryView view = {.planned = plan.run()};
   view.machine = rates->rates().machine;
+  view.timed = !rates->rates().memory_only;
   view.machine_note = rates->rates().note;
   view.ranks_of_node = std::min(ranks, rates->rates().ranks_per_node);
   view.model = describe_run(view.planned.run->session().model().config(),
@@ -245,7 +254,7 @@ std::string format_memory_view(const MemoryView& view) {
                   format_alternatives(view));
   if (view.device) out += "\n" + format_verdict(*view.device, view.planned.bytes);
   if (view.device) out += format_node(view);
-  if (view.fitting) out += format_fitting(*view.fitting);
+  if (view.fitting) out += format_fitting(view);
   return out;
 }
 
@@ -273,7 +282,7 @@ Json memory_json(const MemoryView& view) {
                             {"bytes", each.bytes},
                             {"host", each.host},
                             {"file", each.file},
-                            {"ms", each.ms},
+                            {"ms", view.timed ? Json(each.ms) : Json()},
                             {"keeps", describe(each.change.keeps)}});
   }
   Json out = {{"peak",
@@ -300,7 +309,9 @@ Json memory_json(const MemoryView& view) {
   if (!view.fitting) return out;
   Json fits(Json::Array{});
   for (const Alternative& each : view.fitting->fitting) {
-    fits.push_back({{"change", each.change.text()}, {"bytes", each.bytes}, {"ms", each.ms}});
+    fits.push_back({{"change", each.change.text()},
+                    {"bytes", each.bytes},
+                    {"ms", view.timed ? Json(each.ms) : Json()}});
   }
   out["fits_with"] = fits;
   return out;

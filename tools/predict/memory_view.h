@@ -41,6 +41,7 @@ struct MemoryView {
   std::optional<FittingChanges> fitting;  // where the device has too little
   int ranks_of_node = 1;                  // that share a host and its disk
   std::string machine;                    // of the milliseconds
+  bool timed = true;                      // the milliseconds mean something
   std::string machine_note;               // see Rates
 };
 

@@ -59,8 +59,9 @@ struct CallKey {
 };
 
 struct Rates {
-  std::string machine;  // for people
-  std::string note;     // what one must know of its numbers; "": nothing
+  std::string machine;       // for people
+  std::string note;          // what one must know of its numbers; "": nothing
+  bool memory_only = false;  // a person said a GPU's memory and no kind: times mean nothing
   // ---- The device ----
   std::map<DType, double> flops_per_s;       // of matrix products without end, by operands' dtype
   std::map<DType, double> peak_flops_per_s;  // of the data sheet, for utilizations; may be empty

@@ -6,7 +6,9 @@
 
 #include <fmt/ranges.h>
 
+#include "core/io/file.h"
 #include "tools/predict/disk_meter.h"
+#include "tools/predict/gpu_kinds.h"
 #include "tools/predict/machine_files.h"
 #include "tools/predict/machines.h"
 
@@ -297,22 +299,28 @@ void merge(const Json& changes, const std::string& path, Json& base, Json& sourc
   }
 }
 
+// The file of a machine; its name is known.
+Json file_of(const std::string& name) {
+  for (const MachineFile& file : machine_files()) {
+    if (file.name == name) return parse_json(file.text, name + ".json");
+  }
+  return *gpu_rates_file(name);
+}
+
 // The whole of a file that is like a machine.
 Json completed(const Json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("like")) return json;
   Keys keys(json, where);
-  const std::string name = keys.text("like");
-  for (const MachineFile& file : machine_files()) {
-    if (file.name != name) continue;
-    Json base = completed(parse_json(file.text, std::string(file.name) + ".json"), name);
-    Json sources = base.at("sources");
-    merge(json, "", base, sources);
-    if (const Json* const own = json.find("sources"); own && own->is_object()) sources.update(*own);
-    base["sources"] = sources;
-    return base;
-  }
-  fail("{}: expected one of {}, got \"{}\"", keys.of("like"), fmt::join(machine_names(), ", "),
-       name);
+  const std::vector<std::string> names = machine_names();
+  const std::string name = gpu_named(keys.text("like"), names);
+  FSDP_CHECK(!name.empty(), "{}: expected one of {}, got \"{}\"", keys.of("like"),
+             fmt::join(names, ", "), keys.text("like"));
+  Json base = completed(file_of(name), name);
+  Json sources = base.at("sources");
+  merge(json, "", base, sources);
+  if (const Json* const own = json.find("sources"); own && own->is_object()) sources.update(*own);
+  base["sources"] = sources;
+  return base;
 }
 
 }  // namespace
@@ -361,7 +369,11 @@ void write_rates(const std::filesystem::path& file, const Rates& rates) {
 std::shared_ptr<CallRates> call_rates(const RatesChoice& choice) {
   Rates rates;
   if (!choice.rates.empty()) {
-    rates = is_machine(choice.rates) ? machine_rates(choice.rates) : read_rates(choice.rates);
+    // A file that is there counts more than another name of a machine.
+    const bool known = is_machine(choice.rates) || size_of_gpu(choice.rates);
+    const bool own = machine_named(choice.rates) == choice.rates;
+    const bool named = known && ((own && is_machine(choice.rates)) || !is_there(choice.rates));
+    rates = named ? machine_rates(choice.rates) : read_rates(choice.rates);
   } else if (choice.meter) {
     rates = measured_machine(*choice.meter, "this machine");
     const DiskRates disk = measure_disk(std::filesystem::current_path());

@@ -2,7 +2,7 @@
 # Prints the commands that fetch what the guides really train: models, texts, tokens. The recipes need
 # none of it. Nothing is fetched unless --run is given.
 #   tools/recipes/fetch.sh [--run] [chess|bloom-squad|pythia-wikitext|mistral-alpaca|fairseq-13b ...]
-# Commands: huggingface-cli (pip install huggingface_hub), wget, unzip; Python with datasets or fairseq where a
+# Commands: hf (pip install --upgrade huggingface_hub), wget, unzip; Python with datasets or fairseq where a
 # comment says so. Files go below the current folder.
 set -eu
 all="chess bloom-squad pythia-wikitext mistral-alpaca fairseq-13b"
@@ -11,20 +11,20 @@ commands_of() {
   case $1 in
     chess) cat <<'END'
 # CodeLlama-7B: 13 GB. The games are large; of a file of Parquet fsdp train prints the command that makes rows of JSON.
-huggingface-cli download codellama/CodeLlama-7b-hf --local-dir codellama/CodeLlama-7b-hf --include '*.json' '*.safetensors'
-huggingface-cli download laion/strategic_game_chess --repo-type dataset --local-dir strategic_game_chess
+hf download codellama/CodeLlama-7b-hf --local-dir codellama/CodeLlama-7b-hf --include '*.json' --include '*.safetensors'
+hf download laion/strategic_game_chess --repo-type dataset --local-dir strategic_game_chess
 END
       ;;
     bloom-squad) cat <<'END'
 # BLOOM-560M: 1.1 GB. SQuAD v1.1: 35 MB.
-huggingface-cli download bigscience/bloom-560m --local-dir bigscience/bloom-560m --include '*.json' '*.safetensors'
+hf download bigscience/bloom-560m --local-dir bigscience/bloom-560m --include '*.json' --include '*.safetensors'
 wget https://rajpurkar.github.io/SQuAD-explorer/dataset/train-v1.1.json
 wget https://rajpurkar.github.io/SQuAD-explorer/dataset/dev-v1.1.json
 END
       ;;
     pythia-wikitext) cat <<'END'
 # Pythia-1B: 2.1 GB. wikitext-2, 12 MB, with Python's datasets: one row a line, blank ones too.
-huggingface-cli download EleutherAI/pythia-1b --local-dir EleutherAI/pythia-1b --include '*.json' '*.safetensors'
+hf download EleutherAI/pythia-1b --local-dir EleutherAI/pythia-1b --include '*.json' --include '*.safetensors'
 python3 -c "
 from datasets import load_dataset
 for split, rows in load_dataset('Salesforce/wikitext', 'wikitext-2-raw-v1').items():
@@ -33,8 +33,8 @@ END
       ;;
     mistral-alpaca) cat <<'END'
 # Mistral-7B: 14.5 GB. Alpaca's rows, cleaned: 44 MB.
-huggingface-cli download mistralai/Mistral-7B-v0.1 --local-dir mistralai/Mistral-7B-v0.1 --include '*.json' '*.safetensors'
-huggingface-cli download yahma/alpaca-cleaned alpaca_data_cleaned.json --repo-type dataset --local-dir .
+hf download mistralai/Mistral-7B-v0.1 --local-dir mistralai/Mistral-7B-v0.1 --include '*.json' --include '*.safetensors'
+hf download yahma/alpaca-cleaned alpaca_data_cleaned.json --repo-type dataset --local-dir .
 END
       ;;
     fairseq-13b) cat <<'END'

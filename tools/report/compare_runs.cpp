@@ -56,17 +56,24 @@ class Table {
       : runs_(runs), change_(runs.size() == 2 ? percent_of : factor_of) {}
 
   void add(Row row) { sections_.back().rows.push_back(std::move(row)); }
-  // `scale`: what the numbers are multiplied with, of any run. Without a row where all are 0.
+  // `scale`: what the numbers are multiplied with, of any run. Without a row where all are
+  // `nothing`.
   void row(const std::string& name, const std::string& path,
-           const std::function<double(const Json&)>& scale, int digits) {
+           const std::function<double(const Json&)>& scale, int digits, double nothing = 0) {
     std::vector<std::optional<double>> values;
     for (const FinishedRun& run : runs_) values.push_back(scaled(run.metrics, path, scale));
-    if (std::all_of(values.begin(), values.end(), [](auto v) { return v.value_or(0) == 0; }))
-      return;
+    const bool none =
+        std::ranges::all_of(values, [&](auto value) { return value.value_or(nothing) == nothing; });
+    if (none) return;
     Row row = {.name = name, .values = {}, .changes = {}};
     for (size_t i = 0; i < values.size(); ++i) {
-      row.values.push_back(values[i] ? fmt::format("{:.{}f}", *values[i], digits) : "-");
-      if (i > 0) row.changes.push_back(change_(values[0], values[i], digits));
+      const std::string& state = runs_[i].state;
+      row.values.push_back(values[i]       ? fmt::format("{:.{}f}", *values[i], digits)
+                           : state.empty() ? "-"
+                                           : state);
+      // What a run has come to so far says nothing of the other one's end.
+      const bool both = runs_[0].state.empty() && state.empty();
+      if (i > 0) row.changes.push_back(both ? change_(values[0], values[i], digits) : "");
     }
     add(std::move(row));
   }
@@ -147,14 +154,14 @@ void add_differing_settings(const std::vector<FinishedRun>& runs, Table& table) 
 }
 
 // The names of the runs.
-std::string head(const std::vector<std::filesystem::path>& folders) {
-  if (folders.size() == 2) {
-    return fmt::format("first:  {}\nsecond: {}\n", folders[0].string(), folders[1].string());
-  }
+std::string head(const std::vector<FinishedRun>& runs) {
+  const auto name = [](const FinishedRun& run) {
+    return run.folder.string() + (run.state.empty() ? "" : " (" + run.state + ")");
+  };
+  if (runs.size() == 2)
+    return fmt::format("first:  {}\nsecond: {}\n", name(runs[0]), name(runs[1]));
   std::string list;
-  for (size_t i = 0; i < folders.size(); ++i) {
-    list += fmt::format("{}: {}\n", i + 1, folders[i].string());
-  }
+  for (size_t i = 0; i < runs.size(); ++i) list += fmt::format("{}: {}\n", i + 1, name(runs[i]));
   return list;
 }
 
@@ -178,7 +185,9 @@ void add_outcome(Table& table) {
   table.row("restarts", "/restarts", plain, 0);
   table.row("work done and lost (s)", "/lost_s", plain, 1);
   table.row("until failures were noticed (s)", "/detection_s", plain, 1);
+  table.row("pauses and starts in vain (s)", "/pause_s", plain, 1);
   table.row("restarts, to their first step (s)", "/restart_s", plain, 1);
+  table.row("share of time in steps that count", "/effective_share", plain, 3, 1);
   table.row("stall of saves, of their writing", "/save_stall_share", plain, 3);
 }
 
@@ -211,7 +220,7 @@ std::vector<FinishedRun> read_runs(const std::vector<std::filesystem::path>& fol
   FSDP_CHECK(folders.size() >= 2, "compare: expected two run directories or more, got {}",
              folders.size());
   std::vector<FinishedRun> runs;
-  for (const std::filesystem::path& folder : folders) runs.push_back(read_finished_run(folder));
+  for (const std::filesystem::path& folder : folders) runs.push_back(read_run(folder));
   return runs;
 }
 
@@ -234,7 +243,7 @@ std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
   const bool traced = std::none_of(runs.begin(), runs.end(), [](const FinishedRun& run) {
     return run.metrics.value("communication", Json()).is_null();
   });
-  return head(folders) + table.text() +
+  return head(runs) + table.text() +
          (traced ? "" : "not hidden by compute: only known of runs with runtime.trace\n");
 }
 
@@ -249,7 +258,13 @@ CaseTable table_of_runs(const std::vector<std::filesystem::path>& folders,
   }
   for (FinishedRun& run : read_runs(folders)) {
     const auto ranks = static_cast<int>(number_at(run.metrics, "/world_size").value_or(1));
-    table.rows.push_back({.name = run.folder.string(), .ranks = ranks, .runs = {std::move(run)}});
+    CaseRow row = {.name = run.folder.string(), .ranks = ranks};
+    for (const RunColumn& column : table.columns) {
+      const bool unknown = !column.value || column.value(run).is_null();
+      if (!run.state.empty() && unknown) row.known[column.name] = run.state;
+    }
+    row.runs.push_back(std::move(run));
+    table.rows.push_back(std::move(row));
   }
   table.baseline = table.rows.front().name;
   return table;

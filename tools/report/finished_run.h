@@ -1,6 +1,6 @@
-// A run that has ended, read back from its directory: its settings and its metrics.json.
-// Not here: what is made of them (compare_runs.h, run_columns.h), runs that still go on
-// (metrics_line.h).
+// A run that has ended, read back from its directory: its settings and its metrics.json. Of one
+// that has not, what its other files have of them. Not here: what is made of them (compare_runs.h,
+// run_columns.h).
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,13 @@ struct FinishedRun {
   std::filesystem::path folder;
   std::map<std::string, std::string> settings;  // of config.yaml: "train.lr" -> "0.0001"
   Json metrics;                                 // metrics.json
+  std::string state = {};  // "running", "killed", "failed": it has no metrics.json; "": it has
 };
 // Error when the folder is not there or is not the directory of a run that has ended.
 FinishedRun read_finished_run(const std::filesystem::path& folder);
+// The same of any run. What is known at its end alone is missing in the metrics of one that has not
+// ended; the rest is of its last logged step.
+FinishedRun read_run(const std::filesystem::path& folder);
 
 // "train.lr" -> "0.0001", of a config.yaml.
 std::map<std::string, std::string> read_settings(const std::filesystem::path& file);

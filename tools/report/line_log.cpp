@@ -1,38 +1,55 @@
 // Appending, and putting back what was written in part.
 #include "tools/report/line_log.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/text/counted.h"
 
 namespace fsdp::tools {
 
 LineLog::LineLog(const std::filesystem::path& path) : path_(path), file_(path, std::ios::app) {
-  FSDP_CHECK(file_.good(), "{}: cannot be written", path.string());
+  if (!file_.good()) {
+    const int code = errno;  // of the open beneath
+    throw SystemError(fmt::format("{}: cannot be written: {}", path.string(),
+                                  std::generic_category().message(code)),
+                      code);
+  }
   std::error_code unknown;
   written_ = std::filesystem::file_size(path, unknown);
 }
 
 void LineLog::append_record(std::string_view bytes) {
   if (path_.empty()) return;
-  pending_ += bytes;
-  ++lines_pending_;
+  pending_.emplace_back(bytes);
+  bytes_pending_ += bytes.size();
+  for (; bytes_pending_ > kMostPending && pending_.size() > 1; ++lines_lost_) {
+    bytes_pending_ -= pending_.front().size();
+    pending_.pop_front();
+  }
   retry();
 }
 
 void LineLog::retry() {
-  if (pending_.empty()) return;
-  file_ << pending_ << std::flush;
-  if (file_.good()) {
-    written_ += pending_.size();
-    pending_.clear();
-    lines_pending_ = 0;
-    return;
+  while (!pending_.empty()) {
+    file_ << pending_.front() << std::flush;
+    if (!file_.good()) return reopen();
+    written_ += pending_.front().size();
+    bytes_pending_ -= pending_.front().size();
+    pending_.pop_front();
   }
-  // A part of the line may be in the file.
+}
+
+// A part of the line may be in the file, and a file that is gone has no lines.
+void LineLog::reopen() {
   file_.close();
   file_.clear();
-  std::error_code ignored;
-  std::filesystem::resize_file(path_, written_, ignored);
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path_, error);
+  if (error || size < written_) written_ = error ? 0 : size;
+  if (!error && size > written_) std::filesystem::resize_file(path_, written_, error);
   file_.open(path_, std::ios::app);
 }
 
@@ -41,17 +58,24 @@ std::string LineLog::sync() {
   retry();
   try {
     sync_file(path_);
+    sync_problem_.clear();
   } catch (const Error& error) {
-    return error.what();
+    sync_problem_ = error.what();
+    std::error_code unknown;
+    if (!std::filesystem::exists(path_, unknown) && !unknown) reopen();
   }
   return problem();
 }
 
 std::string LineLog::problem() const {
-  return lines_pending_ == 0
-             ? ""
-             : fmt::format("{}: {} line{} cannot be written; is the disk full?", path_.string(),
-                           lines_pending_, lines_pending_ == 1 ? "" : "s");
+  const std::string lost =
+      lines_lost_ == 0 ? "" : counted(lines_lost_, "earlier line") + " are lost";
+  if (!pending_.empty()) {
+    return fmt::format("{}: {} cannot be written; is the disk full?{}", path_.string(),
+                       counted(std::ssize(pending_), "line"), lost.empty() ? "" : "; " + lost);
+  }
+  if (!sync_problem_.empty()) return sync_problem_;
+  return lost.empty() ? "" : fmt::format("{}: {}", path_.string(), lost);
 }
 
 }  // namespace fsdp::tools

@@ -1,11 +1,13 @@
 // Writing of metrics.jsonl and metrics.json.
 #include "tools/report/metrics.h"
 
+#include <cmath>
 #include <map>
 
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/text/numbers.h"
 
 namespace fsdp::tools {
 namespace {
@@ -92,6 +94,13 @@ void MetricsLog::step(const StepMetrics& m) {
                      {"wall_time_s", m.totals.wall_time_s},
                      {"peak_memory_bytes", m.peak_memory_bytes}};
   log_.append(line.dump());
+}
+
+std::string nonfinite_validation(const TrainTotals& totals) {
+  const std::optional<double>& loss = totals.validation_loss;
+  if (!loss || std::isfinite(*loss)) return "";
+  return fmt::format("step {}: the validation loss is {}", totals.validated_at,
+                     format_value(*loss));
 }
 
 void MetricsLog::evaluation(const EvaluationMetrics& m) {
@@ -222,6 +231,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   });
   visit_costs(s.costs, [&](const char* key, const auto& value) { out[key] = value; });
   out["save_stall_share"] = json_of(s.costs.save_stall_share());
+  out["effective_share"] = s.costs.effective_share(s.totals.wall_time_s);
   for (const Json& more : {callback_metrics(s), guide_keys(s)}) {
     for (const auto& [key, value] : more.items()) {
       if (!out.contains(key)) out[key] = value;

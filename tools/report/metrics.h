@@ -32,6 +32,9 @@ struct EvaluationMetrics {
   int64_t batches = 0;
 };
 
+// "step 20: the validation loss is nan"; "": it is finite, or there was no evaluation.
+std::string nonfinite_validation(const TrainTotals& totals);
+
 // metrics.jsonl. The ranks other than 0 have one without a path, which does nothing.
 class MetricsLog {
  public:

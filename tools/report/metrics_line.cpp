@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <string>
 
 namespace fsdp::tools {
 namespace {
@@ -63,6 +65,35 @@ std::string_view MetricsLine::text(std::string_view key) const {
 
 std::optional<double> MetricsLine::number(std::string_view key) const {
   return number_in<double>(text(key));
+}
+
+LogEnd read_log_end(const std::filesystem::path& file) {
+  constexpr std::streamoff kEnd = 64 << 10;  // bytes
+  LogEnd out;
+  std::ifstream log(file, std::ios::binary | std::ios::ate);
+  if (!log) return out;
+  log.seekg(std::max<std::streamoff>(log.tellg() - kEnd, 0));
+  std::optional<double> first_step, first_wall;
+  for (std::string text; std::getline(log, text);) {
+    const auto line = MetricsLine::read(text);
+    if (!line) continue;
+    if (line->is_evaluation()) {
+      out.validation_loss = line->number("validation_loss");
+      continue;
+    }
+    out.step = line->step();
+    out.loss = line->number("loss");
+    out.tokens_per_s = line->number("tokens_per_s");
+    out.wall_time_s = line->number("wall_time_s");
+    out.true_tokens = line->number("true_tokens");
+    out.samples = line->number("samples");
+    if (first_wall) continue;
+    first_step = out.step;
+    first_wall = out.wall_time_s;
+  }
+  if (first_wall && out.wall_time_s && *out.wall_time_s > *first_wall)
+    out.steps_per_s = (*out.step - *first_step) / (*out.wall_time_s - *first_wall);
+  return out;
 }
 
 }  // namespace fsdp::tools

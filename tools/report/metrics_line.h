@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -28,5 +29,13 @@ class MetricsLine {
   std::vector<std::pair<std::string_view, std::string_view>> values_;
   int64_t step_ = 0;
 };
+
+// What the last lines of a metrics.jsonl say; a member is empty where none of them says it.
+struct LogEnd {
+  std::optional<double> step = {}, loss = {}, tokens_per_s = {}, wall_time_s = {};
+  std::optional<double> true_tokens = {}, samples = {}, validation_loss = {};
+  std::optional<double> steps_per_s = {};  // over these lines
+};
+LogEnd read_log_end(const std::filesystem::path& file);
 
 }  // namespace fsdp::tools

@@ -142,6 +142,7 @@ const std::vector<RunColumn>& columns() {
       {"weights_hash", "hash of the weights", 0, at("/weights_hash")},
       {"restarts", "restarts", 0, at("/restarts")},
       {"lost_s", "lost (s)", 1, at("/lost_s")},
+      {"effective_share", "effective share", 3, at("/effective_share")},
       {"straggler", "straggler", 0, straggler},
       {"full_size_peak", "full size, predicted (MiB)", 2},
       {"full_size_fits", "full size fits", 0},

@@ -9,7 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
+#include <thread>
 
 #include "tools/launch/host_load.h"
 #include "tools/report/train_totals.h"
@@ -25,6 +28,9 @@ struct RunCosts {
   // From the last sign of life of a start, a finished step or checkpoint, to its end. Only of
   // starts whose end `fsdp launch` has seen.
   double detection_s = 0;
+  // From the end of a start that had come to a step to the beginning of the process that came to
+  // its first step after it: pauses, starts that came to none, the launcher. Likewise.
+  double pause_s = 0;
   double restart_s = 0;  // from the start of a process to the end of its first step, of restarts
   // How long the loop stood still for checkpoints, and how long rank 0 wrote these. Without the
   // checkpoint at the end of a start, which the run waits for.
@@ -35,6 +41,11 @@ struct RunCosts {
   std::optional<double> save_stall_share() const {
     return save_write_s > 0 ? std::optional(save_stall_s / save_write_s) : std::nullopt;
   }
+  // The share of the time in which steps were done that still count; `wall_time_s`: of these steps.
+  double effective_share(double wall_time_s) const {
+    const double all = wall_time_s + lost_s + detection_s + pause_s + restart_s;
+    return all > 0 ? wall_time_s / all : 1;
+  }
   bool operator==(const RunCosts&) const = default;
 };
 // v(key, value) of each, as progress.json and metrics.json have it.
@@ -43,6 +54,7 @@ void visit_costs(Costs& c, V&& v) {
   v("restarts", c.restarts);
   v("lost_s", c.lost_s);
   v("detection_s", c.detection_s);
+  v("pause_s", c.pause_s);
   v("restart_s", c.restart_s);
   v("save_stall_s", c.save_stall_s);
   v("save_write_s", c.save_write_s);
@@ -55,22 +67,27 @@ struct RunProgress {
   double wall_time_s = 0;    // as TrainTotals counts it
   int64_t durable_step = 0;  // of the last complete checkpoint
   RunCosts costs = {};
+  double ended_before = 0;  // of this start alone: see begin_again
 };
 // Error for a file that is none of these.
 RunProgress read_progress(const std::filesystem::path& file);
 // The beginning of a start that goes on with `kept`, of a run that was seen `before`.
-// `ended_before`: Unix time of the end of the start before; 0: not known.
+// `ended_before`: Unix time of the end of the last start that came to a step; 0: not known.
 RunProgress begin_again(const RunProgress& before, const TrainTotals& kept, double ended_before);
 
+// What the run has spent until it did steps again.
+using CameBack = std::function<void(double pause_s, double restart_s)>;
+
 // progress.json of this start. The ranks other than 0 have one without a path, which does nothing.
-// A disk that does not take it is no reason to end a run.
+// A disk that does not take it is no reason to end a run. A thread touches the file every few
+// seconds: a long step, an evaluation or a save is no silence, a process that is stopped is.
 class ProgressFile {
  public:
   ProgressFile() = default;
-  // `age`: of this process.
+  // `age`: of this process. `came_back`: of a restart, when its first step is done.
   ProgressFile(
       const std::filesystem::path& path, const RunProgress& begin,
-      std::function<double()> age = [] { return process_age_s(); });
+      std::function<double()> age = [] { return process_age_s(); }, CameBack came_back = {});
   // Between steps: a sign of life. Ten times a second it is written, and at the `end` of the loop.
   void step(const TrainTotals& totals, bool end = false);
   void add_save(double stall_s, double write_s);
@@ -79,13 +96,17 @@ class ProgressFile {
 
  private:
   void write();
+  void came_back(double now);
 
   std::fstream file_;
   RunProgress now_;
   int64_t begun_at_ = 0;  // step
   std::function<double()> age_;
+  CameBack came_back_;
+  std::unique_ptr<std::jthread> touches_;
 };
 
-double unix_time();  // now, in seconds
+double unix_time();                         // now, in seconds
+std::string utc_text(double unix_seconds);  // "2026-01-31 12:00:00 UTC"
 
 }  // namespace fsdp::tools

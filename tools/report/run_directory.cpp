@@ -1,6 +1,7 @@
 // Making the folder of a run and saying what was run.
 #include "tools/report/run_directory.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 
@@ -33,8 +34,11 @@ bool create_once(const std::filesystem::path& path) {
   std::error_code error;
   const bool is_new = std::filesystem::create_directory(path, error);
   const bool in_the_way = error == std::errc::file_exists;
-  FSDP_CHECK(!error || in_the_way, "runtime.run_dir: {}: cannot be made: {}", path.string(),
-             error.message());
+  if (error && !in_the_way) {
+    throw SystemError(
+        fmt::format("runtime.run_dir: {}: cannot be made: {}", path.string(), error.message()),
+        error.value());
+  }
   return is_new;
 }
 
@@ -43,7 +47,7 @@ void create_parent(const std::filesystem::path& path) {
   try {
     make_folders(path.parent_path());
   } catch (const Error& error) {
-    fail("runtime.run_dir: {}", error.what());
+    fail_like(error, fmt::format("runtime.run_dir: {}", error.what()));
   }
 }
 
@@ -51,12 +55,24 @@ std::filesystem::path without_slash(const std::filesystem::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
+// Of a folder that is there: nothing is started in it unasked.
+[[noreturn]] void refuse(const std::filesystem::path& folder) {
+  const bool holds_nothing =
+      is_folder(folder) && std::ranges::all_of(names_in(folder), is_name_of_volume);
+  fail("runtime.run_dir: {} is there already; give another one{}", folder.string(),
+       holds_nothing ? ", or --resume auto, which starts in an empty folder" : "");
+}
+
 }  // namespace
+
+bool is_name_of_volume(const std::string& name) {
+  return name == "lost+found" || name == ".snapshot" || name == ".snapshots" || name == ".zfs" ||
+         name.starts_with(".Trash-");
+}
 
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
   std::error_code unreadable;
-  FSDP_CHECK(wanted.empty() || !std::filesystem::exists(wanted, unreadable),
-             "runtime.run_dir: {} is there already; give another one", wanted.string());
+  if (!wanted.empty() && is_there(wanted)) refuse(wanted);
   std::filesystem::path place = std::filesystem::absolute(wanted.empty() ? kFolder : wanted);
   while (!std::filesystem::exists(place, unreadable) && place.has_relative_path()) {
     place = place.parent_path();
@@ -82,10 +98,10 @@ std::filesystem::path create_numbered(const std::filesystem::path& given) {
 
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
-                                         const std::string& name) {
+                                         const std::string& name, const IoPatience& patience) {
   const std::string stamped = fmt::format("{}/{}-{}", kFolder, name, local_time("%Y%m%d-%H%M%S"));
   std::string path;
-  agree(world, [&] {
+  agree(world, patience, [&] {
     if (world.rank() != 0) return;
     if (wanted.empty()) {
       path = create_numbered(stamped).string();
@@ -93,8 +109,7 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
     }
     const std::filesystem::path given = without_slash(wanted);
     create_parent(given);
-    FSDP_CHECK(create_once(given), "runtime.run_dir: {} is there already; give another one",
-               given.string());
+    if (!create_once(given)) refuse(given);
     path = given.string();
   });
   return comm::from_first_rank(world, path);
@@ -113,9 +128,9 @@ Json to_json(const CheckpointOfRun& checkpoint) {
 }
 
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
-                         const RunArguments& arguments) {
+                         const RunArguments& arguments, const IoPatience& patience) {
   const std::vector<std::string> hosts = world.exchange(host_name());
-  agree(world, [&] {
+  agree(world, patience, [&] {
     if (world.rank() != 0) return;
     Json out = {{"command", arguments.command},
                 {"config", arguments.config},

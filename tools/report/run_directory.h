@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/io/patience.h"
 #include "tools/launch/batch_job.h"
 #include "tools/report/run_facts.h"
 
 namespace fsdp::tools {
 
+// What a file system itself has in the folder that it is mounted on: lost+found, .snapshot.
+bool is_name_of_volume(const std::string& name);
 // Error when the folder `wanted` exists, or when its file system has fewer than `bytes` bytes free.
 // An empty `wanted` stands for the default place.
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);
@@ -22,7 +25,7 @@ void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);
 // a timestamp gets "-2", "-3", ... appended. Collective.
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
-                                         const std::string& name);
+                                         const std::string& name, const IoPatience& patience = {});
 
 // A checkpoint, and the run that has written it.
 struct CheckpointOfRun {
@@ -51,7 +54,7 @@ struct RunArguments {
 };
 // Rank 0 writes the file, which also has the host names of all ranks. Collective.
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
-                         const RunArguments& arguments);
+                         const RunArguments& arguments, const IoPatience& patience = {});
 
 // ---- for tests ----
 std::filesystem::path create_numbered(const std::filesystem::path& given);

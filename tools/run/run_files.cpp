@@ -4,9 +4,12 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/text/byte_size.h"
+#include "tools/checkpoint/kept_lines.h"
 #include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/guests.h"
+#include "tools/launch/end_note.h"
 #include "tools/report/result_files.h"
 
 namespace fsdp::tools {
@@ -15,8 +18,15 @@ namespace fs = std::filesystem;
 
 void forget_directory(const fs::path& directory) {
   std::error_code ignored;
-  for (const char* made : {"run_args.json", "config.yaml", "progress.json", "skipped_rows.jsonl",
-                           "metrics.jsonl", "run.lock", "checkpoints", ""}) {
+  for (const fs::path& folder : {directory / "checkpoints", directory}) {
+    try {
+      remove_unfinished(folder);
+    } catch (const SystemError&) {  // the next start removes it
+    }
+  }
+  // What makes the folder a run's goes last: without it only a beginning is left.
+  for (const char* made : {"metrics.jsonl", "skipped_rows.jsonl", "progress.json", "checkpoints",
+                           "config.yaml", "run_args.json", "run.lock", ""}) {
     fs::remove(directory / made, ignored);  // folders: only empty ones
   }
 }
@@ -34,7 +44,7 @@ void set_aside(const fs::path& log) {
 }
 
 std::vector<std::string> take_log(const fs::path& directory, const fs::path& log,
-                                  const TrainTotals& before) {
+                                  const TrainTotals& before, int64_t log_every) {
   const std::string there = is_there(log) ? read_file(log) : "";
   if (before.steps == 0) {
     if (!there.empty()) set_aside(log);
@@ -44,7 +54,7 @@ std::vector<std::string> take_log(const fs::path& directory, const fs::path& log
     return {fmt::format("{}: missing: the log has no lines of the steps up to {}", log.string(),
                         before.steps)};
   }
-  const KeptLines kept = metrics_until(there, before.steps, before.validated_at);
+  const KeptLines kept = metrics_until(there, before.steps, before.validated_at, log_every);
   // Mostly lines at the end go: a log of weeks is not written anew for them.
   const fs::path own = directory / "metrics.jsonl";
   std::error_code other;
@@ -60,10 +70,12 @@ std::vector<std::string> take_log(const fs::path& directory, const fs::path& log
 }  // namespace
 
 std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs::path& run_before,
-                                            const TrainTotals& before) {
-  std::vector<std::string> notes = take_log(directory, run_before / "metrics.jsonl", before);
+                                            const TrainTotals& before, int64_t log_every) {
+  std::vector<std::string> notes =
+      take_log(directory, run_before / "metrics.jsonl", before, log_every);
   keep_unit_hashes(directory, run_before, before.steps);
   fs::remove(directory / "metrics.json");
+  fs::remove(directory / kEndNote);
   for (const auto* files : config::guests_of<ResultFiles>()) {
     for (const std::string_view name : files->names) fs::remove(directory / name);
   }
@@ -109,9 +121,10 @@ bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
 
 void check_disk(const std::string& folder, size_t bytes_of_rank, int ranks) {
   if (bytes_of_rank == 0) return;
+  if (!is_folder(folder)) {
+    fail_missing(fmt::format("fsdp.offload_folder: {}: expected a folder that is there", folder));
+  }
   std::error_code error;
-  FSDP_CHECK(fs::is_directory(folder, error),
-             "fsdp.offload_folder: {}: expected a folder that is there", folder);
   const fs::space_info space = fs::space(folder, error);
   const uintmax_t needed = uintmax_t{bytes_of_rank} * static_cast<uintmax_t>(ranks);
   FSDP_CHECK(error || space.available >= needed,

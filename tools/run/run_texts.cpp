@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "tools/report/metrics.h"
+
 namespace fsdp::tools {
 
 std::string format_losses(const TrainTotals& totals, int64_t averaged_steps,
@@ -22,6 +24,12 @@ std::string format_losses(const TrainTotals& totals, int64_t averaged_steps,
                        "bigram entropy", *bigram);
   }
   return out;
+}
+
+std::string failed_validation(const config::TrainConfig& config, const TrainTotals& totals) {
+  const std::string nonfinite = nonfinite_validation(totals);
+  if (nonfinite.empty() || config.train.allow_nonfinite_validation) return "";
+  return nonfinite + " (train.allow_nonfinite_validation)";
 }
 
 std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/fsdp/options.h"
+#include "tools/config/config.h"
 #include "tools/report/train_totals.h"
 #include "tools/train/prefetch.h"
 
@@ -17,6 +18,8 @@ namespace fsdp::tools {
 // `averaged_steps`: train.log_every. `bigram`: the entropy, where the text has one.
 std::string format_losses(const TrainTotals& totals, int64_t averaged_steps,
                           std::optional<double> bigram);
+// Why a run that has done its steps has not ended well; "": it has.
+std::string failed_validation(const config::TrainConfig& config, const TrainTotals& totals);
 // Of this rank's batches but the first one, which no step can hide; "" where there was one step.
 std::string format_batch_times(const Prefetch::Times& times, int64_t steps);
 // ZeRO's formula for the states of a rank: 2 bytes a parameter, 2 a gradient and 12 of AdamW; f32

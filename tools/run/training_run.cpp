@@ -15,6 +15,7 @@
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/report/run_state.h"
 #include "tools/run/run_files.h"
 #include "tools/run/run_texts.h"
 #include "tools/train/config_to_session.h"
@@ -40,6 +41,22 @@ ResumeRequest request_of_rollback(const std::filesystem::path& directory,
           .damaged = before.damaged};
 }
 
+// Of a run that has done all its steps.
+int end_finished(const TrainingRunOptions& options, const ResumePlan& plan,
+                 const RankContext& rank) {
+  const config::TrainSection& train = plan.config.train;
+  const std::string length =
+      train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step");
+  if (rank.world.rank() == 0) {
+    options.say(fmt::format("{}: this run has done its {}: nothing to go on with",
+                            plan.run_directory.string(), length));
+  }
+  const TrainTotals done = plan.manifest ? plan.manifest->progress : TrainTotals{};
+  const std::string why = failed_validation(plan.config, done);
+  if (!why.empty()) throw AgreedError(why, status::kGaveUp);
+  return 0;
+}
+
 }  // namespace
 
 int run_training(const TrainingRunOptions& options, ResumeRequest request, ResumePlan before,
@@ -49,29 +66,28 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
   constexpr int kMostRaces = 3;
   int races = 0;
   // What fails after a rollback is no mistake of a person.
-  const auto prepare = [&](const auto& work) {
-    return rolled_back ? work() : before_first_step(work);
+  const auto prepare = [&](const ResumePlan& plan, const auto& work) {
+    return rolled_back ? work() : before_first_step(work, plan.config.runtime.goes_on);
+  };
+  // Its files were there before.
+  const auto goes_on = [&](const ResumePlan& plan) {
+    return rank.restarts > 0 || rolled_back || plan.manifest;
   };
   for (;;) {
-    SettledPlan settled = prepare([&] {
+    before.config.runtime.goes_on = goes_on(before);
+    SettledPlan settled = prepare(before, [&] {
       return settle_plan(
           rank.world, request, before, [&](const std::string& line) { options.say(line); },
           std::move(locks));
     });
+    settled.plan.config.runtime.goes_on = goes_on(settled.plan);
     const ResumePlan& plan = settled.plan;
-    if (plan.finished) {
-      const config::TrainSection& train = plan.config.train;
-      const std::string length =
-          train.epochs > 0 ? counted(train.epochs, "epoch") : counted(train.steps, "step");
-      if (rank.world.rank() == 0) {
-        options.say(fmt::format("{}: this run has done its {}: nothing to go on with",
-                                plan.run_directory.string(), length));
-      }
-      return 0;
-    }
+    if (plan.finished) return end_finished(options, plan, rank);
     std::optional<TrainingRun> run;
+    if (rank.world.rank() == 0 && races == 0 && !plan.manifest && plan.config.model.path.empty())
+      options.say("from scratch: the weights are random (no model.path)");
     try {
-      prepare([&] { run.emplace(options, settled, rank, rolled_back); });
+      prepare(plan, [&] { run.emplace(options, settled, rank, rolled_back); });
       return run->run();
     } catch (const RollBack& error) {
       if (rank.world.rank() == 0)
@@ -110,9 +126,11 @@ void TrainingRun::introduce() {
       rank_.backend.cuda
           ? (config_.runtime.launch.share_gpus ? "on GPUs" : "a GPU each")
           : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
-  say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_),
-                  choice_name(config_.fsdp.options.strategy), rank_.world.size(),
-                  rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
+  const DType dtype = config_.train.dtype;
+  const DType masters = config_.train.master_dtype.value_or(accumulation_dtype(dtype));
+  say(fmt::format("{}; {} on {}, {}, {}, master weights in {}", describe(model_),
+                  choice_name(config_.fsdp.options.strategy), counted(rank_.world.size(), "rank"),
+                  means, fsdp::name_of(dtype), fsdp::name_of(masters)));
   for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
   hosts_ = rank_.world.exchange(host_name());
   const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
@@ -153,7 +171,7 @@ int TrainingRun::run() {
     make_session();
     make_directory();
   };
-  rolled_back_ ? prepare() : before_first_step(prepare);
+  rolled_back_ ? prepare() : before_first_step(prepare, config_.runtime.goes_on);
   introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
@@ -164,7 +182,8 @@ int TrainingRun::run() {
     const std::string what = translated ? "a signal" : reason_to_stop(totals.signal);
     say(fmt::format("stopped by {} after step {}", what, totals.steps));
   }
-  keep_directory();
+  // What a full disk refuses changes nothing about a checkpoint that is durable.
+  unless_stopped(totals, [this] { keep_directory(); });
   settle_checkpoint(totals);
   RunSummary summary = summarise(totals);
   take_best(totals);
@@ -174,19 +193,32 @@ int TrainingRun::run() {
   if (needs_checkpoints() && !failed_checkpoint_.empty() && totals.signal == 0) {
     throw AgreedError(failed_checkpoint_);
   }
-  const std::string continued = totals.signal == 0 ? sample() : "";
+  // A model whose losses are not finite has no next token.
+  const bool samples = totals.signal == 0 && nonfinite_validation(totals).empty();
+  const std::string continued = samples ? sample() : "";
   report(summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
-  write_trace();
+  unless_stopped(totals, [this] { write_trace(); });
   // Last: where it is, the run has left everything else.
   summary.end = end_of(totals);
-  write_results(summary);
+  unless_stopped(totals, [&] { write_results(summary); });
   say(fmt::format("\nrun directory: {}", directory_.string()));
-  return end_of(totals).status;
+  // The model and the checkpoint are there for who wants to look at them.
+  if (summary.end.status == status::kGaveUp) throw AgreedError(summary.end.reason, status::kGaveUp);
+  return summary.end.status;
 }
 
 // A run that was told to stop says by its status whether its checkpoint is durable, also where the
-// disk has no room for its results.
+// disk has no room for what it leaves beside it.
+void TrainingRun::unless_stopped(const TrainTotals& totals, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const AgreedError& error) {
+    if (totals.signal == 0) throw;
+    say(fmt::format("warning: {}", error.what()));
+  }
+}
+
 void TrainingRun::write_results(const RunSummary& summary) {
   const auto write = [&] {
     if (!speaks()) return;
@@ -195,12 +227,7 @@ void TrainingRun::write_results(const RunSummary& summary) {
     }
     write_summary(directory_ / "metrics.json", summary);
   };
-  try {
-    agree(rank_.world, [&] { patiently(config_.runtime.patience(), write); });
-  } catch (const AgreedError& error) {
-    if (summary.totals.signal == 0) throw;
-    say(fmt::format("warning: {}", error.what()));
-  }
+  agree(rank_.world, config_.runtime.patience(), write);
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -208,7 +235,7 @@ void TrainingRun::make_session() {
   comm::Communicator& world = rank_.world;
   PlacedOptions& options = session_options_;
   std::string vocabulary_note;
-  agree(world, [&] {
+  agree(world, config_.runtime.patience(), [&] {
     model_ = model_config(config_, data_.vocabulary());
     if (config_.model.path.empty() && !config_.data.is_tokens()) {
       model_.eos_token = data_.tokenizer().end_of_text();
@@ -223,7 +250,8 @@ void TrainingRun::make_session() {
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
-    saved_ = form_of_run(config_, data_.tokenizer_name());
+    saved_ = form_of_run(config_, data_.tokenizer_name(), data_.tokenizer(),
+                         [this](const std::string& note) { say("note: " + note); });
     saved_.replaces = true;  // that of a run which was stopped and goes on
     if (!plan_.run_directory.empty()) return;
     check_run_directory(config_.runtime.run_dir, saved_bytes());
@@ -246,14 +274,14 @@ void TrainingRun::make_session() {
   const size_t offloaded = one_memory ? host_needed_ : 0;
   session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
                                          [this] { return phases_->innermost(); });
-  for (const std::string& note :
-       {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice(),
-        session_->file() ? file_notice(*session_->file()) : ""}) {
+  for (const std::string& note : {vocabulary_note, rank_.backend_note, world.notice(),
+                                  session_->file() ? file_notice(*session_->file()) : ""}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();
   if (plan_.manifest) restore_state();
-  if (config_.runtime.trace) session_->set_trace(&trace_);
+  traces_ = config_.runtime.trace;
+  if (traces_) session_->set_trace(&trace_);
 }
 
 // Of the model that the run saves at its end. An adapter is small.
@@ -296,11 +324,12 @@ models::FillFunction TrainingRun::initial_values() {
 void TrainingRun::initialise() {
   const bool from_first_rank = config_.fsdp.sync_module_states;
   models::FillFunction fill;
-  agree(rank_.world, [&] {
+  const IoPatience patience = config_.runtime.patience();
+  agree(rank_.world, patience, [&] {
     if (from_first_rank && rank_.world.rank() != 0) return;
-    fill = [all = initial_values(), progress = rank_.world.rings()->progress()](
+    fill = [patience, all = initial_values(), progress = rank_.world.rings()->progress()](
                const Parameter& parameter, int64_t first, Tensor& values) {
-      progress->during([&] { all(parameter, first, values); });
+      progress->during([&] { patiently(patience, [&] { all(parameter, first, values); }); });
     };
     if (!plan_.manifest) return;
     // What is trained comes from the checkpoint.
@@ -317,9 +346,10 @@ void TrainingRun::make_directory() {
   directory_ = plan_.run_directory;
   if (directory_.empty()) {
     try {
-      directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
+      directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name,
+                                      config_.runtime.patience());
     } catch (const AgreedError& error) {
-      if (options_.resume != "auto") throw;
+      if (options_.resume != "auto" || error.cause() != Cause::kPerson) throw;
       throw LostRace(error.what(), status::kMistake);
     }
   }
@@ -345,31 +375,31 @@ void TrainingRun::choose_id() {
 }
 
 void TrainingRun::take_directory() {
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
     check_source_stays("model.path", config_.model.path, replaced);
     check_source_stays("lora.path", config_.lora.path, replaced);
-    patiently(config_.runtime.patience(), [&] {
-      check_own_checkpoints(config_, id_,
-                            directory_);  // before what is unfinished there is removed
-      if (!locks_.held.empty()) return;
+    check_own_checkpoints(config_, id_, directory_);  // before what is unfinished there is removed
+    if (locks_.held.empty()) {
       locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_),
                                   {std::chrono::seconds(config_.runtime.lock_wait_s),
                                    [this](const auto& line) { say(line); }});
-    });
+    }
     if (options_.restart_from_scratch && !plan_.manifest) {
       const auto aside = set_aside_checkpoints(checkpoint_folder(config_, directory_));
       if (!aside.empty())
         say(fmt::format("note: what is left of checkpoints is in {}", aside.string()));
     }
     if (options_.resume.empty() && !rolled_back_) return;
+    end_before_ = end_of_run(directory_).value_or(EndNote{.host = only_host_of(directory_)});
     // A new directory gets the lines of the run that it begins in.
     const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
     const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
                                                  : directory_.string());
     const TrainTotals totals = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
-    for (const std::string& note : go_on_in_directory(directory_, before, totals)) {
+    for (const std::string& note :
+         go_on_in_directory(directory_, before, totals, config_.train.log_every.steps)) {
       say("note: " + note);
     }
   });
@@ -394,8 +424,9 @@ void TrainingRun::take_directory() {
                        .effective_batch = shape.batch,
                        .rows_per_pass = shape.rows_per_pass,
                        .micro_steps = shape.micro_steps,
-                       .facts = facts()});
-  agree(rank_.world, [&] {
+                       .facts = facts()},
+                      config_.runtime.patience());
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", stored_config());
     write_skipped_rows(directory_, data_.skipped_rows());
@@ -411,8 +442,9 @@ void TrainingRun::begin_progress() {
   try {
     if (is_there(file)) {
       const RunProgress before = read_progress(file);
-      begin = begin_again(before, kept, rank_.ended_before);
+      begin = begin_again(before, kept, rolled_back_ ? 0 : rank_.ended_before);
       if (rolled_back_) begin.costs.restarts = before.costs.restarts;  // the process goes on
+      note_failure(before, begin);
     }
   } catch (const SystemError&) {
     throw;
@@ -420,17 +452,41 @@ void TrainingRun::begin_progress() {
     say(fmt::format("note: {}; what earlier failures cost is not known", error.what()));
   }
   const auto age = [this] { return rolled_back_ ? 0 : process_age_s(); };
-  progress_file_ = ProgressFile(file, begin, age);
+  progress_file_ = ProgressFile(file, begin, age, [this](double pause_s, double restart_s) {
+    complete_failure(directory_, pause_s, restart_s);
+  });
+}
+
+// What the start before has left of its end counts, then what the launcher has seen of it.
+void TrainingRun::note_failure(const RunProgress& before, const RunProgress& begin) {
+  EndNote end = end_before_;
+  if (end.status < 0) end.status = rolled_back_ ? -1 : rank_.status_before;
+  if (!rank_.cause_before.empty()) end.cause = rank_.cause_before;
+  if (rolled_back_) end.cause = "rolled back";
+  if (end.cause.empty()) {
+    end.cause = end.status > 128 ? fmt::format("killed by signal {}", end.status - 128)
+                                 : "it has not said why";
+  }
+  if (end.time == 0) end.time = rank_.ended_before > 0 ? rank_.ended_before : before.seen;
+  append_failure(directory_, {.end = end,
+                              .restart = rank_.restarts,
+                              .step = before.step,
+                              .steps_lost = std::max(before.step - begin.step, int64_t{0}),
+                              .lost_s = begin.costs.lost_s - before.costs.lost_s,
+                              .detection_s = begin.costs.detection_s - before.costs.detection_s});
 }
 
 // The model is worth more than the folder that somebody removed during the run.
 void TrainingRun::keep_directory() {
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     // A checkpoint that was written since has made the folder again.
-    std::error_code unreadable;
-    if (!speaks() || std::filesystem::exists(directory_ / "config.yaml", unreadable)) return;
-    if (unreadable) return;
-    std::filesystem::create_directories(directory_);
+    if (!speaks()) return;
+    try {
+      if (is_there(directory_ / "config.yaml")) return;
+    } catch (const SystemError&) {  // nobody knows
+      return;
+    }
+    make_folders(directory_);
     write_file_atomically(directory_ / "config.yaml", stored_config());
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
                     directory_.string()));

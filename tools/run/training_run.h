@@ -27,6 +27,7 @@
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_report.h"
 #include "tools/report/device_snapshot.h"
+#include "tools/report/failure_log.h"
 #include "tools/report/monitor.h"
 #include "tools/report/result_files.h"
 #include "tools/report/run_costs.h"
@@ -116,6 +117,8 @@ class TrainingRun {
   void choose_id();
   void take_directory();
   void begin_progress();
+  void unless_stopped(const TrainTotals& totals, const std::function<void()>& work);
+  void note_failure(const RunProgress& before, const RunProgress& begin);
   void write_results(const RunSummary& summary);
   void keep_directory();
   // training_run_loop.cpp: its steps
@@ -126,6 +129,7 @@ class TrainingRun {
   void begin_job_time();
   std::string stored_config() const;
   std::string reason_to_stop(int signal) const;
+  void end_long_timeline(int64_t step);
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
@@ -149,9 +153,6 @@ class TrainingRun {
   // training_run_memory.cpp: what it will need, and what it may take
   void refuse_early(const data::Tokenizer& tokenizer);
   void predict();
-  MemoryLimit least_of_all(const MemoryLimit& mine);
-  MemoryLimit limit_of_host(const std::string& wanted);
-  MemoryLimit limit_of_gpu(const std::string& wanted);
   std::vector<GpuMemory::Reading> gpu_memory_of_ranks();
   void keep_to_what_nccl_left();
   void tell_what_libraries_took();
@@ -189,11 +190,13 @@ class TrainingRun {
   size_t needed_ = 0;                    // bytes of a rank, predicted
   std::optional<GpuMemory> gpu_memory_;  // with NCCL, until its use was told
   size_t resident_before_ = 0;
-  Trace trace_;  // outlives the session, whose workers write into it
+  Trace trace_;          // outlives the session, whose workers write into it
+  bool traces_ = false;  // see end_long_timeline()
   std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
-  std::string id_;  // of the run, in its directory and its checkpoints
+  EndNote end_before_;  // of the start that this one goes on with
+  std::string id_;      // of the run, in its directory and its checkpoints
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
   bool without_checkpoints_ = false;           // there was no place for them at the start

@@ -6,6 +6,7 @@
 #include <fmt/chrono.h>
 
 #include "comm/exchange.h"
+#include "core/text/numbers.h"
 #include "tools/checkpoint/checkpoint_room.h"
 #include "tools/launch/batch_job.h"
 #include "tools/launch/launch.h"
@@ -46,7 +47,8 @@ TrainTotals TrainingRun::progress_before() const {
 
 std::function<void(int64_t step)> TrainingRun::note_unit_hashes() {
   if (!config_.checkpoint.unit_hashes) return {};
-  agree(rank_.world, [this] { unit_hashes_.emplace(*session_, directory_); });
+  agree(rank_.world, config_.runtime.patience(),
+        [this] { unit_hashes_.emplace(*session_, directory_); });
   return [this](int64_t step) { unit_hashes_->note(step); };
 }
 
@@ -57,6 +59,7 @@ TrainerOptions TrainingRun::trainer_options() {
   const auto between_steps = [this](const TrainTotals& totals) {
     watch_checkpoint(false);
     tell_what_libraries_took();
+    end_long_timeline(totals.steps);
     progress_file_.step(totals);
   };
   return {.steps = config_.train.steps,
@@ -116,6 +119,17 @@ std::string TrainingRun::reason_to_stop(int signal) const {
   return std::string(name_of_signal(signal));
 }
 
+// The timeline is in memory until the end, however long a run is that somebody traces.
+void TrainingRun::end_long_timeline(int64_t step) {
+  constexpr int64_t kMostTraced = 1'000'000;  // numbers of operations: about 300 MB
+  if (!traces_ || trace_.next_sequence() < kMostTraced) return;
+  traces_ = false;
+  session_->set_trace(nullptr);
+  phases_->end_timeline();
+  say(fmt::format("note: the timeline ends after step {}: a rank keeps {} operations", step,
+                  format_count(kMostTraced)));
+}
+
 // The end of a job's time belongs to one start.
 std::string TrainingRun::stored_config() const {
   config::TrainConfig stored = plan_.config;
@@ -128,7 +142,10 @@ TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal,
                     config_.train.log_every.steps);
-  MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
+  MetricsLog metrics;
+  agree(rank_.world, config_.runtime.patience(), [&] {
+    if (speaks()) metrics = MetricsLog(directory_ / "metrics.jsonl");
+  });
   Trainer trainer(*session_, trainer_options(), progress, metrics);
   try {
     BatchSource batches = training();
@@ -158,7 +175,7 @@ TrainTotals TrainingRun::train() {
     if (!checkpoints_ || checkpoints_->last().empty()) throw;
     throw AgreedError(
         fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()),
-        error.status(), error.of_machine());
+        error.status(), error.cause());
   }
 }
 

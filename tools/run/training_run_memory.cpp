@@ -6,6 +6,7 @@
 #include "core/text/byte_size.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/predicted_run.h"
+#include "tools/predict/rank_limits.h"
 #include "tools/run/run_files.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
@@ -23,46 +24,6 @@ std::vector<int32_t> sample_prompt(const std::string& text, const data::Tokenize
   // Before the beginning of a document.
   if (prompt.empty() && tokenizer.end_of_text() >= 0) prompt = {tokenizer.end_of_text()};
   return prompt;
-}
-
-// The smallest of the ranks' limits: they run the same. Collective.
-MemoryLimit TrainingRun::least_of_all(const MemoryLimit& mine) {
-  const std::vector<std::string> sources = rank_.world.exchange(mine.source);
-  const std::vector<size_t> bytes = comm::exchange_values(rank_.world, mine.bytes);
-  const auto least = std::min_element(bytes.begin(), bytes.end()) - bytes.begin();
-  const std::string& source = sources[static_cast<size_t>(least)];
-  // One host's ranks see alike, but for what their processes hold by now.
-  const bool elsewhere = bytes[static_cast<size_t>(least)] < bytes.front() / 2;
-  return {.bytes = bytes[static_cast<size_t>(least)],
-          .source = elsewhere ? fmt::format("{}, on rank {}", source, least) : source};
-}
-
-// `wanted`: runtime.memory_limit. Collective.
-MemoryLimit TrainingRun::limit_of_host(const std::string& wanted) {
-  const std::vector<std::string> hosts = rank_.world.exchange(host_name());
-  const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
-  const AvailableMemory available = available_memory();
-  return least_of_all(
-      memory_limit(wanted, {.available = available,
-                            .ranks = available.of_process ? rank_.local_ranks : here,
-                            .overhead = overhead_of_rank(available, rank_.local_ranks)}));
-}
-
-// Of the GPU, before the session is there. Collective.
-MemoryLimit TrainingRun::limit_of_gpu(const std::string& wanted) {
-  const int device = rank_.backend.cuda->device;
-  cuda::FreeMemory free;
-  std::string mine;
-  agree(rank_.world, [&] {
-    free = cuda::free_memory(device);
-    mine = host_name() + " " + cuda::count_devices().ids.at(static_cast<size_t>(device));
-  });
-  const std::vector<std::string> all = rank_.world.exchange(mine);
-  MemoryShare share = {.available = {.bytes = free.bytes, .source = "free memory of " + free.name},
-                       .ranks = static_cast<int>(std::count(all.begin(), all.end(), mine)),
-                       .overhead = rank_.backend.nccl && rank_.world.size() > 1 ? kNcclBytes : 0,
-                       .overhead_of = "NCCL"};
-  return least_of_all(memory_limit(wanted, share));
 }
 
 // Collective.
@@ -100,11 +61,11 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
                          const std::optional<PredictedData>& least) {
   const std::string& wanted = config_.runtime.memory_limit;
   const bool on_gpu = rank_.backend.cuda.has_value();
-  const MemoryLimit limit = on_gpu ? limit_of_gpu(wanted) : limit_of_host(wanted);
+  const MemoryLimit limit = limit_of_device(rank_, wanted);
   std::optional<MemoryLimit> host;
-  if (on_gpu) host = limit_of_host("auto");
+  if (on_gpu) host = limit_of_host(rank_, "auto");
   std::string message;
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const auto with = [&](const PredictedData& some) {
       return RunPlan(config_, vocabulary_with(config_, tokenizer), some, rank_.world.size(),
@@ -134,11 +95,12 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   struct Known {
     bool model, batches;
   } known = {true, false};
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     try {
       const models::ModelConfig model = model_config(config_, vocabulary_with(config_, tokenizer));
       session_options(config_, model, rank_.world.size(), rank_.backend);
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
+      if (may_pass(config_.runtime.patience(), error)) throw;
       known.model = false;
     }
     known.batches = fills_a_batch(config_, data.usual.rows);
@@ -170,7 +132,7 @@ void TrainingRun::predict() {
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());
   uint64_t host_needed = 0, needed = 0;
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
     predicted_ = run->usage();

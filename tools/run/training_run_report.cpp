@@ -235,8 +235,11 @@ void TrainingRun::write_trace() {
   if (!config_.runtime.trace) return;
   session_->set_trace(nullptr);
   phases_->record();
-  const int rank = rank_.world.rank();
-  write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
+  agree(rank_.world, config_.runtime.patience(), [&] {
+    const int rank = rank_.world.rank();
+    write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank),
+                          trace_.to_json(rank));
+  });
 }
 
 }  // namespace fsdp::tools

@@ -10,6 +10,7 @@
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/launch/interrupt.h"
 #include "tools/report/source_commit.h"
+#include "tools/run/run_texts.h"
 #include "tools/run/same_run.h"
 #include "tools/run/training_run.h"
 
@@ -70,7 +71,7 @@ void TrainingRun::read_state() {
   try {
     agree(rank_.world, [&] { restore(*session_, *checkpoint, missing); });
   } catch (const AgreedError& error) {
-    if (!plan_.falls_back || error.of_machine()) throw;
+    if (!plan_.falls_back || error.cause() != Cause::kPerson) throw;
     throw DamagedCheckpoint(error.what());
   }
 }
@@ -124,13 +125,15 @@ void TrainingRun::place_checkpoints() {
   try {
     check_room();
     if (asked) checkpoints();
-    if (!asked && !one_process) check_shared_folder(rank_.world, directory_);
+    if (!asked && !one_process) {
+      check_shared_folder(rank_.world, directory_, kLatestName, config_.runtime.patience());
+    }
   } catch (const AgreedError& error) {
     // Where a run goes on, its configuration was right, and the disk may have room later.
     const bool goes_on = plan_.manifest.has_value();
     check_room_of_model();
     if (asked) {
-      throw AgreedError(error.what(), error.status(), error.of_machine() || goes_on);
+      throw AgreedError(error.what(), error.status(), goes_on ? Cause::kMachine : error.cause());
     }
     without_checkpoints_ = !goes_on;
     say(fmt::format("note: this run writes no checkpoints{}: {}", goes_on ? " for now" : "",
@@ -151,7 +154,7 @@ void TrainingRun::check_room() {
   const uint64_t bytes = checkpoint_bytes(*session_);
   const std::filesystem::path folder = checkpoint_folder(config_, directory_);
   const int64_t beside = config_.checkpoint.folder.empty() ? saved_bytes() : 0;
-  agree(rank_.world, [&] {
+  agree(rank_.world, config_.runtime.patience(), [&] {
     if (!speaks()) return;
     const int64_t done = plan_.manifest ? plan_.manifest->step() : 0;
     const auto there = is_folder(folder) ? checkpoints_in(folder).size() : 0;
@@ -207,7 +210,11 @@ void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
 
 RunEnd TrainingRun::end_of(const TrainTotals& totals) const {
   RunEnd end = {.status = status_after(totals.signal), .last_durable_step = durable_step_};
-  if (totals.signal == 0) return {status::kDone, "done", durable_step_};
+  if (totals.signal == 0) {
+    const std::string nonfinite = failed_validation(config_, totals);
+    if (!nonfinite.empty()) return {status::kGaveUp, nonfinite, durable_step_};
+    return {status::kDone, "done", durable_step_};
+  }
   end.reason = "stopped by " + reason_to_stop(totals.signal);
   if (end.status == status::kStartAgain && durable_step_ < totals.steps) {
     end.status = status::kNotDurable;
@@ -246,7 +253,8 @@ void TrainingRun::take_best(const TrainTotals& totals) {
   try {  // all of it before a weight is changed
     agree(rank_.world, [&] {
       if (!speaks()) return;
-      const std::vector<std::string> problems = Checkpoint(folder).verify_all();
+      const std::vector<std::string> problems =
+          Checkpoint(folder, true, config_.runtime.patience()).verify_all();
       FSDP_CHECK(problems.empty(), "{}", problems.front());
     });
   } catch (const AgreedError& error) {
@@ -254,7 +262,7 @@ void TrainingRun::take_best(const TrainTotals& totals) {
                            error.what()));
   }
   agree(rank_.world, [&] {
-    Checkpoint checkpoint(folder, false);
+    Checkpoint checkpoint(folder, false, config_.runtime.patience());
     restore_weights(*session_, checkpoint);
   });
   say(fmt::format("the best checkpoint: step {}, {:.4f}", best->step, best->value));
@@ -272,7 +280,7 @@ void TrainingRun::save() {
       }
       return;
     } catch (const AgreedError& error) {  // on all ranks
-      if (!error.of_machine() || retry == patience.retries) throw;
+      if (error.cause() != Cause::kMachine || retry == patience.retries) throw;
     }
     std::this_thread::sleep_for(pause_before_retry(patience, retry));
   }

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "core/io/odd_bytes.h"
 #include "core/text/similar_names.h"
 #include "tools/config/key_values.h"
 #include "tools/report/run_columns.h"
@@ -42,7 +43,8 @@ std::string text_of(const YAML::Node& node) {
     text << YAML::Flow << node;
     return text.c_str();
   }
-  return node.Tag() == "!" ? Json(node.Scalar()).dump() : node.Scalar();  // quoted
+  const std::string text = without_stand_ins(node.Scalar());
+  return node.Tag() == "!" ? Json(text).dump() : text;  // quoted
 }
 
 int integer_of(const std::string& text, int most, const std::string& place,
@@ -258,7 +260,7 @@ void add_typed(const std::string& text, Recipe& recipe) {
 
 Recipe parse_recipe(const std::string& yaml, const fs::path& file) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(escapes_as_stand_ins(yaml));
     FSDP_CHECK(documents.size() == 1, "{}: expected one YAML document, got {}", file.string(),
                documents.size());
     return Reader(file).read(documents.front());

@@ -67,7 +67,7 @@ config::TrainConfig configuration(const Recipe& recipe, const Layers& layers,
   };
   add(config.length_note);
   for (const std::string& note : config.notes) add(note);
-  for (const std::string& note : resolve_paths(config, recipe.file)) add(note);
+  for (const std::string& note : resolve_paths(config, recipe.file, LookFirst::kBeside)) add(note);
   return config;
 }
 
@@ -157,6 +157,7 @@ FullSizeCase full_size_case(const Recipe& recipe, const FullSize& own, const Ful
   } catch (const Error& error) {
     fail("{}: full_size: {}", own.gpu.empty() && common ? common->place : own.place, error.what());
   }
+  take_published_sizes(out.config);  // of the model that is named
   config::step_shape(out.config, out.ranks);
   // Another model than the one that is trained is what full_size is for.
   std::erase_if(own_notes, [](const std::string& note) {
@@ -227,7 +228,7 @@ void check_evaluate(const Recipe& recipe) {
       FSDP_CHECK(word == "squad", "{}--task: expected squad, got {}", place, word);
     } else if (option == "--data") {
       const bool pattern = word.find('*') != std::string::npos;
-      FSDP_CHECK(pattern || fs::exists(resolve_path(word, recipe.file)),
+      FSDP_CHECK(pattern || fs::exists(resolve_path(word, recipe.file, LookFirst::kBeside)),
                  "{}--data: {}: no such file", place, word);
     }
   }

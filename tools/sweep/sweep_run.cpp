@@ -166,7 +166,7 @@ class Sweep {
   JobResult evaluate(const SweepCase& each, int run) {
     std::vector<std::string> words = {"eval", folder_.run_of(each, run).string()};
     for (const std::string& word : recipe_.evaluate) {
-      words.push_back(resolve_path(word, recipe_.file));  // the task's files may lie beside it
+      words.push_back(resolve_path(word, recipe_.file, LookFirst::kBeside));  // the task's files
     }
     words.emplace_back("--json");
     const fs::path unfinished = folder_.evaluation_of(each, run).string() + ".unfinished";

@@ -7,22 +7,49 @@
 #include "tools/config/guests.h"
 #include "tools/config/home_folder.h"
 #include "tools/config/options.h"
+#include "tools/data/padding_side.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
-#include "tools/data/padding_side.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
 
-// The file that gives a member's key: the one of --config, or one that it includes.
+namespace fs = std::filesystem;
+
+// Where a key's relative paths are looked for: the file that gives the key, which is that of
+// --config or one that it includes, and what comes first.
+struct Places {
+  fs::path file;
+  LookFirst first;
+};
+
 template <typename T>
-std::filesystem::path file_of(const config::TrainConfig& config, const T& member,
-                              const std::filesystem::path& config_file) {
+Places places_of(const config::TrainConfig& config, const T& member, const fs::path& config_file,
+                 LookFirst first) {
   const auto place = config.places.find(config::key_of(config, member));
-  const bool in_a_file = place != config.places.end() && !place->second.starts_with("--");
-  if (config_file.empty() || !in_a_file) return config_file;
-  return place->second.substr(0, place->second.rfind(':'));  // "file:line"
+  const bool typed = place != config.places.end() && place->second.starts_with("--");
+  if (typed) return {config_file, LookFirst::kHere};
+  if (config_file.empty() || place == config.places.end()) return {config_file, first};
+  return {place->second.substr(0, place->second.rfind(':')), first};  // "file:line"
+}
+
+fs::path beside(const std::string& path, const fs::path& config_file) {
+  return (config_file.parent_path() / path).lexically_normal();
+}
+
+// Of a path that is in both places, and not the same there: which one is taken; "".
+std::string note_on_both(const std::string& key, const std::string& given, const Places& places) {
+  std::error_code unreadable;
+  const fs::path other = beside(given, places.file);
+  const bool both = !given.empty() && fs::path(given).is_relative() && !places.file.empty() &&
+                    fs::exists(given, unreadable) && fs::exists(other, unreadable);
+  if (!both || fs::equivalent(given, other, unreadable)) return "";
+  const std::string own = fmt::format("that beside {}", places.file.string());
+  const std::string here = "that in the current folder";
+  const bool is_own = places.first == LookFirst::kBeside;
+  return fmt::format("{}: {}: {} is taken, not {}", key, given, is_own ? own : here,
+                     is_own ? here : own);
 }
 
 // "", where all that looks like data in a folder is taken.
@@ -35,31 +62,29 @@ std::string note_on_others(const std::string& folder) {
                      one ? "that is" : "the first is", others.first);
 }
 
-// Puts the files that `names` mean in their place. `member`: whose key gives them.
-template <typename T>
-void find_files(const config::TrainConfig& config, const T& member,
-                const std::filesystem::path& config_file, std::vector<std::string>& names,
-                std::vector<std::string>& notes) {
+// Puts the files that `names` mean in their place. `key` gives them.
+void find_files(const config::TrainConfig& config, const std::string& key, const Places& places,
+                std::vector<std::string>& names, std::vector<std::string>& notes) {
   std::vector<std::string> files;
-  const std::filesystem::path file = file_of(config, member, config_file);
   for (const std::string& given : names) {
-    const std::string name = config::with_home(given), here = resolve_path(name, file);
-    const std::string key = config::key_of(config, member);
+    const std::string name = config::with_home(given);
+    const std::string here = resolve_path(name, places.file, places.first);
     try {
+      if (const std::string note = note_on_both(key, name, places); !note.empty())
+        notes.push_back(note);
       std::vector<std::string> found = data::files_named(here);
       if (found.empty() && here == name && !name.empty()) {  // a pattern has no place of its own
-        const auto beside = (file.parent_path() / name).lexically_normal();
-        found = data::files_named(beside.string());
+        found = data::files_named(beside(name, places.file).string());
       }
       if (found.empty()) {
         found = {here};
-      } else if (std::filesystem::is_directory(here)) {
+      } else if (fs::is_directory(here)) {
         const std::string note = note_on_others(here);
         if (!note.empty()) notes.push_back(fmt::format("{}: {}", key, note));
       }
       files.insert(files.end(), found.begin(), found.end());
     } catch (const Error& error) {
-      fail("{}", config::with_place(config, fmt::format("{}: {}", key, error.what())));
+      fail_like(error, config::with_place(config, fmt::format("{}: {}", key, error.what())));
     }
   }
   names = files;
@@ -67,19 +92,21 @@ void find_files(const config::TrainConfig& config, const T& member,
 
 }  // namespace
 
-std::string resolve_path(const std::string& path, const std::filesystem::path& config_file) {
-  const std::filesystem::path given(path);
-  const std::filesystem::path beside = config_file.parent_path() / given;
-  const bool use_beside = !path.empty() && given.is_relative() && !std::filesystem::exists(given) &&
-                          std::filesystem::exists(beside);
-  return use_beside ? beside.lexically_normal().string() : path;
+std::string resolve_path(const std::string& path, const fs::path& config_file, LookFirst first) {
+  if (path.empty() || !fs::path(path).is_relative()) return path;
+  const fs::path own = beside(path, config_file);
+  const bool use_own = first == LookFirst::kBeside
+                           ? !data::files_named(own.string()).empty() || fs::exists(own)
+                           : !fs::exists(path) && fs::exists(own);
+  return use_own ? own.string() : path;
 }
 
-std::vector<std::string> find_texts(config::TrainConfig& config,
-                                    const std::filesystem::path& config_file) {
+std::vector<std::string> find_texts(config::TrainConfig& config, const fs::path& config_file,
+                                    LookFirst first) {
   std::vector<std::string> notes;
   const auto find = [&](const auto& member, std::vector<std::string>& names) {
-    find_files(config, member, config_file, names, notes);
+    find_files(config, config::key_of(config, member),
+               places_of(config, member, config_file, first), names, notes);
   };
   find(config.data.train, config.data.train);
   for (config::SourceSection& source : config.data.sources) {
@@ -89,16 +116,20 @@ std::vector<std::string> find_texts(config::TrainConfig& config,
   return notes;
 }
 
-std::vector<std::string> resolve_paths(config::TrainConfig& config,
-                                       const std::filesystem::path& config_file) {
-  std::vector<std::string> notes = find_texts(config, config_file);
+std::vector<std::string> resolve_paths(config::TrainConfig& config, const fs::path& config_file,
+                                       LookFirst first) {
+  std::vector<std::string> notes = find_texts(config, config_file, first);
   for (std::string* path :
        {&config.data.cache_dir, &config.checkpoint.folder, &config.runtime.run_dir,
         &config.fsdp.offload_folder, &config.data.row_template}) {
     *path = config::with_home(*path);
   }
   const auto resolve = [&](std::string& path) {
-    path = resolve_path(config::with_home(path), file_of(config, path, config_file));
+    const Places places = places_of(config, path, config_file, first);
+    path = config::with_home(path);
+    const std::string note = note_on_both(config::key_of(config, path), path, places);
+    if (!note.empty()) notes.push_back(note);
+    path = resolve_path(path, places.file, places.first);
   };
   if (!data::is_template_name(config.data.row_template, config::guests_of<data::NamedTemplate>()))
     resolve(config.data.row_template);
@@ -108,11 +139,16 @@ std::vector<std::string> resolve_paths(config::TrainConfig& config,
     try {
       *path = snapshot_in(*path).string();
     } catch (const Error& error) {
-      fail("{}", config::with_place(
-                     config, fmt::format("{}: {}", config::key_of(config, *path), error.what())));
+      fail_like(error,
+                config::with_place(
+                    config, fmt::format("{}: {}", config::key_of(config, *path), error.what())));
     }
   }
   if (!config.lora.path.empty() && config.model.path.empty()) {
+    FSDP_CHECK(
+        fs::is_directory(config.lora.path), "{}",
+        config::with_place(config, fmt::format("lora.path: {}: no such folder{}", config.lora.path,
+                                               how_to_fetch(config.lora.path))));
     config.model.path = models::adapter_base(config.lora.path);
   }
   if (config.data.tokenizer != "bytes") resolve(config.data.tokenizer);

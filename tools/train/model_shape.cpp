@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/io/patience.h"
 #include "core/text/counted.h"
 #include "core/text/numbers.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
+#include "models/hub_names.h"
 #include "tools/config/options.h"
+#include "tools/data/tokenizer/tokenizer.h"
 
 namespace fsdp::tools {
 namespace {
@@ -55,7 +58,8 @@ void take_sizes(const config::TrainConfig& config, models::ModelConfig& model) {
 models::ModelConfig from_sizes(const config::TrainConfig& config) {
   const config::ModelSection& c = config.model;
   FSDP_CHECK(!c.preset.empty() || !c.model_type.empty(),
-             "model: expected one of path, preset, or model_type with sizes");
+             "model: expected one of path, preset, or model_type with sizes: --model FOLDER, or "
+             "--model PRESET, such as gpt2-124m");
   models::ModelConfig model =
       c.preset.empty() ? models::family_defaults(c.model_type) : models::preset(c.preset);
   FSDP_CHECK(c.model_type.empty() || c.model_type == model.family,
@@ -76,9 +80,8 @@ models::ModelConfig from_folder(const config::TrainConfig& config) {
   const config::ModelSection& c = config.model;
   const std::filesystem::path folder(c.path);
   if (!std::filesystem::is_directory(folder)) {
-    const std::string near = models::near_preset(c.path);
-    fail("model.path: {}: no such folder{}", c.path,
-         near.empty() ? "" : "; the nearest preset is " + near);
+    fail_missing(
+        fmt::format("model.path: {}: no such folder{}", c.path, models::instead_of(c.path)));
   }
   FSDP_CHECK(!models::is_adapter_folder(folder) || std::filesystem::exists(folder / "config.json"),
              "model.path: {}: a LoRA adapter, no model; give it as lora.path", c.path);
@@ -187,25 +190,54 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
           {"preset: ", "model.preset: "}}) {
       if (what.starts_with(said)) what.replace(0, said.size(), key);
     }
-    fail("{}", config::with_place(config, what));
+    fail_like(error, config::with_place(config, what));
   }
 }
 
-std::string model_override(const std::string& name) {
-  const bool preset = !models::preset_named(name).empty();
-  const bool folder =
-      std::filesystem::is_directory(name) || (!preset && name.find('/') != std::string::npos);
-  if (folder || preset) return (folder ? "model.path=" : "model.preset=") + name;
-  const std::string near = models::near_preset(name);
+std::string model_override(const std::string& name, HubNames hub) {
+  if (std::filesystem::is_directory(name) || name.find('/') != std::string::npos)
+    return "model.path=" + name;
+  const bool taken = hub == HubNames::kTaken && !models::preset_named(name).empty();
+  if (taken || models::is_preset(name)) return "model.preset=" + name;
+  const std::string near = models::nearest_preset(name);
   fail("--model {}: neither a folder nor a preset; {}", name,
-       near.empty() ? "fsdp inspect --help lists these" : "the nearest preset is " + near);
+       near.empty() ? "fsdp inspect --help lists these" : near);
 }
 
-std::string preset_note(const std::string& name) {
-  const std::string preset = name.empty() ? "" : models::preset_named(name);
-  if (preset.empty() || preset == name) return "";
-  return fmt::format("model.preset: {} is taken as the preset {}: its sizes, not its weights", name,
-                     preset);
+std::string note_on_absent_model(const config::TrainConfig& config) {
+  const std::string& path = config.model.path;
+  std::error_code unreadable;
+  if (path.empty() || std::filesystem::exists(path, unreadable)) return "";
+  return fmt::format("model.path: {}: no such folder here{}", path, models::instead_of(path));
+}
+
+std::vector<std::string> take_published_sizes(config::TrainConfig& config) {
+  config::ModelSection& c = config.model;
+  std::error_code unreadable;
+  const bool is_absent =
+      c.path.find('/') != std::string::npos && !std::filesystem::exists(c.path, unreadable);
+  const std::string given = is_absent ? c.path : c.preset;
+  const std::string preset = given.empty() ? "" : models::preset_named(given);
+  if (preset.empty()) return {};
+  const bool of_hub = preset != given;
+  std::string& tokenizer = config.data.tokenizer;
+  const bool of_bytes = tokenizer.empty() && !config.data.is_tokens();
+  if (is_absent) c.path.clear();
+  c.preset = preset;
+  const bool published = c.vocab_size == 0 && (of_hub || tokenizer.empty());
+  if (published) c.vocab_size = models::preset(preset).vocabulary;
+  if (of_hub && !std::filesystem::exists(tokenizer, unreadable)) tokenizer.clear();
+  if (of_hub) {
+    return {
+        fmt::format("{}: {}: a name of Hugging Face's hub: the sizes are those of the preset "
+                    "{}",
+                    is_absent ? "model.path" : "model.preset", given, preset)};
+  }
+  if (!published || !of_bytes || config.data.training_files().empty()) return {};
+  return {
+      fmt::format("model.vocab_size: {}, as the preset {} was published; a run of this "
+                  "configuration has {}, the tokens of bytes (data.tokenizer)",
+                  c.vocab_size, preset, data::ByteTokenizer().vocab_size())};
 }
 
 std::string describe(const models::ModelConfig& model) {

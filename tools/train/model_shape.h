@@ -17,9 +17,15 @@ namespace fsdp::tools {
 models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary);
 
 // What --model NAME stands for, as a text of --set: a folder's path, or else the name of a preset.
-std::string model_override(const std::string& name);
-// Which preset is meant, where the name is the hub's; "" where there is nothing to say.
-std::string preset_note(const std::string& name);
+// A name with a slash is a folder, also where none is there. A hub's name without one is taken
+// where sizes may be all that is asked for: a run refuses it.
+enum class HubNames : uint8_t { kTaken, kRefused };
+std::string model_override(const std::string& name, HubNames hub = HubNames::kTaken);
+// Of a configuration for later: that its model's folder is not here, and how to fetch it; "".
+std::string note_on_absent_model(const config::TrainConfig& config);
+// For commands that need sizes and no weights: a hub's name whose folder is not there becomes its
+// preset, and a preset has its own vocabulary where nothing else says one. Returns notes on both.
+std::vector<std::string> take_published_sizes(config::TrainConfig& config);
 
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <utility>
 
 #include "comm/exchange.h"
@@ -24,8 +26,9 @@ namespace {
 
 void check_files(const config::TrainConfig& config, const std::string& key,
                  const std::vector<std::string>& files) {
+  // Also of a folder without a file: a mount point looks like that while its disk is away.
   const auto refuse = [&](const std::string& file, const std::string& problem) {
-    fail("{}", config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
+    fail_missing(config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
   };
   for (const std::string& file : files) {
     if (std::filesystem::is_directory(file)) {
@@ -125,13 +128,13 @@ int64_t rows_of_table(const config::TrainConfig& config) {
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config,
                      const std::function<void(const data::Tokenizer&)>& before_text, DataUse use)
     : config_(config), use_(use), is_first_rank_(world.rank() == 0) {
-  agree(world, [&] {
+  agree(world, config.runtime.patience(), [&] {
     name_parts();
     check_files_and_formats();
     try {
       text_ = text_options(config.data);
     } catch (const Error& error) {
-      fail("{}", config::with_place(config, error.what()));
+      fail_like(error, config::with_place(config, error.what()));
     }
     text_.progress = world.rings()->progress().get();
     tokenizer_name_ = tools::tokenizer_name(config);
@@ -139,8 +142,8 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
       tokenizer_ = data::make_tokenizer(tokenizer_name_);
     } catch (const Error& error) {
       const std::string what = error.what();
-      fail("{}",
-           what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what) : what);
+      fail_like(error, what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what)
+                                                       : what);
     }
     padding_ = data::padding_below(rows_of_table(config), *tokenizer_);
     if (config_.data.pads() && !config_.data.pad) {
@@ -149,7 +152,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   });
   if (before_text) before_text(*tokenizer_);
   if (!config.data.is_tokens()) open_texts(world);
-  agree(world, [&] {
+  agree(world, config.runtime.patience(), [&] {
     make_sequences(world.size());
     make_loaders(world);
     if (!has_bigrams() || world.rank() != 0) return;
@@ -161,6 +164,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
 }
 
 void TrainData::name_parts() {
+  train_.clear();  // of an attempt that has failed
   const config::DataSection& c = config_.data;
   const bool trained = use_ != DataUse::kValidation || c.held_out();
   if (trained && is_mixed()) {
@@ -386,22 +390,77 @@ class WorkPhase {
 
 }  // namespace
 
+namespace {
+
+// A folder that is gone with this object; tokens that are mapped stay.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() = default;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  // In the first place that takes one; false: none does.
+  bool make() {
+    std::error_code none;
+    for (const std::filesystem::path& place :
+         {std::filesystem::temp_directory_path(none), std::filesystem::path("/tmp"),
+          std::filesystem::path("/var/tmp"), std::filesystem::path("/dev/shm")}) {
+      std::string name = place.string() + "/fsdp-tokens-XXXXXX";
+      if (path_.empty() && !place.empty() && ::mkdtemp(name.data())) path_ = name;
+    }
+    return !path_.empty();
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
 // One writer per host; the end of the first agree() is the barrier that the others wait at.
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer) {
-  const std::filesystem::path cache =
+                                                   const data::Tokenizer& tokenizer,
+                                                   const IoPatience& patience,
+                                                   std::string* note) {
+  std::filesystem::path cache =
       data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
   const WorkPhase phase(world, "tokenising");
   const bool writes = first_rank_of_host(world);
-  agree(world, [&] {
-    if (writes) data::make_token_cache(cache, source, tokenizer);
+  TemporaryFolder temporary;  // of the rank that writes
+  std::string elsewhere, why;
+  agree(world, patience, [&] {
+    if (!writes) return;
+    try {
+      data::make_token_cache(cache, source, tokenizer);
+    } catch (const data::CacheFolderError& error) {
+      const bool refused = fsdp::cause_of(error) == Cause::kName;
+      if (!refused || !folder.empty() || !temporary.make()) throw;
+      elsewhere = temporary.path() + "/" + cache.filename().string();
+      why = error.what();
+      data::make_token_cache(elsewhere, source, tokenizer);
+    }
   });
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  const std::vector<std::string> places = world.exchange(elsewhere);
+  const auto writer = std::find(hosts.begin(), hosts.end(), host_name()) - hosts.begin();
+  if (const std::string& place = places[static_cast<size_t>(writer)]; !place.empty()) cache = place;
+  // It is there now; another rank of a network's file system may know of its name late.
+  IoPatience late = patience;
+  late.goes_on = true;
   std::unique_ptr<data::TokenCache> opened;
-  agree(world, [&] {
+  agree(world, late, [&] {
     opened = std::make_unique<data::TokenCache>(cache, tokenizer, source.text.progress);
   });
+  if (note && !why.empty()) {
+    *note = why + ": the tokens are made for this time alone, in a temporary file";
+  }
   check_same_tokens(world, *opened, source);
   return opened;
 }
@@ -414,7 +473,8 @@ void TrainData::open(comm::Communicator& world, Part& part,
                  .document_separator = c.separates_documents(),
                  .subset = subset,
                  .form = data::form_of(c.objective, c.packing())};
-  part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_);
+  part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_,
+                                config_.runtime.patience(), &part.cache_note);
 }
 
 std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCache& cache) const {

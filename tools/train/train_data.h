@@ -81,6 +81,7 @@ class TrainData {
     double weight = 1;
     data::TokenSource source = {};                               // of the cache
     std::unique_ptr<data::TokenCache> cache = nullptr;           // null: no text
+    std::string cache_note = {};                                 // of open_token_cache
     std::optional<data::TokenFile> tokens = {};                  // none: no file of tokens
     std::shared_ptr<const data::Sequences> sequences = nullptr;  // without a share that is held out
 
@@ -129,11 +130,15 @@ std::string note_on_files(std::vector<data::SkippedRow> left_out);
 std::string name_with_files(const std::string& key, const std::vector<std::string>& files);
 
 // The tokens of `source`; one rank of every host makes the file in `folder` (empty: .cache/tokens)
-// unless it is there. Collective; throws AgreedError.
+// unless it is there. Where no folder is given and the usual one cannot be written, the tokens lie
+// in a temporary file while they are used; `note` then says so on rank 0. Collective; throws
+// AgreedError.
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer);
+                                                   const data::Tokenizer& tokenizer,
+                                                   const IoPatience& patience = {},
+                                                   std::string* note = nullptr);
 // A model's vocabulary may be larger than the tokenizer's, as published models are; more than
 // rounding up explains is worth a note, which is returned (empty: none). It may be smaller, which
 // is a note, too: only a text that has such a token is an error. With the built-in byte tokenizer,

@@ -229,6 +229,12 @@ std::vector<std::string> TrainData::remarks() const {
   const config::DataSection& c = config_.data;
   std::vector<std::string> out;
   if (const std::string note = tokenizer_->note(); !note.empty()) out.push_back("note: " + note);
+  for (const Part& part : train_) {
+    if (!part.cache_note.empty()) out.push_back("note: " + part.cache_note);
+  }
+  if (validation_ && !validation_->cache_note.empty()) {
+    out.push_back("note: " + validation_->cache_note);
+  }
   add_remarks_on_parts(out);
   if (validation_) {
     out.push_back(files_text(validation_key(), c.validation));

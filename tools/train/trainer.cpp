@@ -41,8 +41,8 @@ void Trainer::save(bool last) {
   if (!options_.save || saved_at_ == totals_.steps) return;
   const PhaseScope phase(session_.phases(), "checkpoint");
   // A checkpoint must not be on the disk without the lines before it: they are never made again.
-  const std::string problem = metrics_.sync();
-  if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
+  metrics_.sync();
+  tell_of_log();
   totals_.wall_time_s = seconds_between(started_, Clock::now());
   options_.save(totals_, last);
   saved_at_ = totals_.steps;
@@ -316,11 +316,13 @@ void Trainer::tell(const std::string& line) {
   if (!line.empty()) progress_.note(line);
 }
 
-// Once: the lines are kept, and the run says at its end whether they could be written after all.
+// Once, and when it is over: the lines are kept, and the run says at its end whether they could be
+// written after all.
 void Trainer::tell_of_log() {
   const std::string problem = metrics_.problem();
-  if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
+  if (problem.empty() != told_of_log_) return;
   told_of_log_ = !problem.empty();
+  progress_.note(told_of_log_ ? "warning: " + problem : "note: metrics.jsonl is written again");
 }
 
 // The update was skipped on the device (its norm is not finite) and the next one is not issued yet,
@@ -365,12 +367,13 @@ void Trainer::evaluate(const BatchSource& validation) {
   if (loss.tokens == 0 || totals_.signal != 0) return;
   totals_.validation_loss = loss.mean();
   totals_.validated_at = totals_.steps;
+  const bool finite = std::isfinite(*totals_.validation_loss);
   std::optional<double>& best = totals_.best_validation_loss;
-  if (!best || *totals_.validation_loss < *best) best = totals_.validation_loss;
+  if (finite && !(best && *best <= *totals_.validation_loss)) best = totals_.validation_loss;
   const EvaluationMetrics metrics = {.step = totals_.steps,
                                      .epoch = epoch(),
                                      .loss = *totals_.validation_loss,
-                                     .best_loss = *best,
+                                     .best_loss = best.value_or(NAN),
                                      .runtime_s = seconds_between(began, step_ended_),
                                      .tokens = loss.tokens,
                                      .sequences = validation.sequences,
@@ -379,6 +382,7 @@ void Trainer::evaluate(const BatchSource& validation) {
   tell(options_.log_lines
            ? options_.log_lines->evaluation(metrics, totals_.skipped, log_context())
            : fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss));
+  if (!finite) tell("warning: " + nonfinite_validation(totals_));
 }
 
 }  // namespace fsdp::tools

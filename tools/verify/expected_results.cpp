@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/io/hub_files.h"
 #include "core/text/counted.h"
 #include "models/adapter_folder.h"
 #include "models/ignored_keys.h"
@@ -251,7 +252,8 @@ void ExpectedResults::set_all_limits(double limit) {
 }
 
 ExpectedResults read_expected_results(const fs::path& folder, const ExpectedChoice& choice) {
-  FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
+  FSDP_CHECK(fs::is_directory(folder), "{}: no such folder{}", folder.string(),
+             how_to_fetch(folder));
   ExpectedResults out;
   out.folder = out.model_folder = folder;
   if (models::is_adapter_folder(folder)) {

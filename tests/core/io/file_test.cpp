@@ -2,7 +2,9 @@
 #include "core/io/file.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <functional>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -10,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -156,6 +159,54 @@ TEST_CASE("a folder appears when it is complete, and not at all otherwise") {
   folder.write("file", "");
   CHECK(test::contains(test::error_of([&] { AtomicFolder below(folder / "file/model"); }),
                        "file/model: cannot be made: "));
+}
+
+// What a process that is killed leaves: `fill` in a child of this one, which ends without a word.
+void killed_while(const std::function<void()>& fill) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    fill();
+    ::_exit(0);
+  }
+  REQUIRE(child > 0);
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+}
+
+TEST_CASE("a folder's part that a killed process left is removed by the next, and no other part") {
+  const test::TempFolder folder;
+  const std::filesystem::path wanted = folder / "model";
+  const auto leave = [&] {
+    auto* const part = new AtomicFolder(wanted);
+    write_file_atomically(part->temporary() / "x", "text");
+  };
+  killed_while(leave);
+  CHECK(names_in(folder.path()).size() == 1);
+  const AtomicFolder runs(wanted);  // which also is beside it from here on
+  CHECK(names_in(folder.path()) == std::vector<std::string>{runs.temporary().filename()});
+  // A folder of another name, one of no command, and one of another machine.
+  std::filesystem::create_directories(folder / "model2.1-0.tmp");
+  std::filesystem::create_directories(folder / "model.1-7.tmp");
+  std::filesystem::create_directories(folder / "model.1-8.tmp");
+  folder.write("model.1-8.tmp/.part", "another machine");
+  AtomicFolder next(wanted);
+  CHECK(names_in(folder.path()).size() == 5);
+  // Nothing was written there for a day.
+  std::filesystem::last_write_time(
+      folder / "model.1-8.tmp/.part",
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
+  {
+    const AtomicFolder third(wanted);
+    CHECK(names_in(folder.path()).size() == 5);
+    CHECK(!is_there(folder / "model.1-8.tmp"));
+  }
+  next.commit();
+  CHECK(names_in(wanted).empty());  // no lock
+  // What replaces a folder leaves the order to others.
+  killed_while(leave);
+  const AtomicFolder replaces(wanted, AtomicFolder::Existing::kReplaced);
+  CHECK(names_in(replaces.temporary()).empty());
 }
 
 TEST_CASE("folders are made with those above them") {

@@ -1,6 +1,8 @@
 // Folders of a cache, links without a file, pointers of Git LFS.
 #include "core/io/hub_files.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "core/error.h"
@@ -84,6 +86,21 @@ TEST_CASE("hub files: snapshots of a folder that is of no cache are its own") {
   CHECK(snapshot_in(folder / "copied") == folder / "copied/snapshots/a");
   fs::create_directories(folder / "models--a--b/snapshots/a");
   CHECK(snapshot_in(folder / "models--a--b/") == folder / "models--a--b/snapshots/a");
+}
+
+TEST_CASE("hub files: the two lines that fetch a model, for names of the hub's form alone") {
+  const std::string lines = how_to_fetch("org/Model-7b.v1");
+  CHECK(test::contains(lines,
+                       "\n  pip install --upgrade huggingface_hub\n"
+                       "  hf download org/Model-7b.v1 --local-dir org/Model-7b.v1 "
+                       "--include '*.json' --include '*.safetensors'"));
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 2);
+  CHECK(how_to_fetch("org/model/") == how_to_fetch("org/model"));
+  for (const char* other : {"", "/", "model", "/org/model", "./model", "../model", "org/", "a/b/c",
+                            "a b/c", "folder/tokenizer.json", "~/model"}) {
+    CAPTURE(other);
+    CHECK(how_to_fetch(other) == "");
+  }
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_CASE("written files keep the order of keys and are valid UTF-8 whatever the
   value["z"] = 1;
   value["a"] = "cut \xe6\x97";
   write_json_file(folder / "x.json", value);
-  CHECK(read_file(folder / "x.json") == "{\n  \"z\": 1,\n  \"a\": \"cut \xef\xbf\xbd\"\n}\n");
+  CHECK(read_file(folder / "x.json") == "{\n  \"z\": 1,\n  \"a\": \"cut \\udce6\\udc97\"\n}\n");
 }
 
 TEST_CASE("braces make an object of pairs that begin with a string, else an array") {
@@ -136,7 +136,7 @@ TEST_CASE("what is not there, or of another kind, is an error that says so") {
   CHECK(refused([&] { value["a"][0].text(); }) == "type must be string, but is number");
   CHECK(refused([&] { Json(1).at("a"); }) == "type must be object, but is number");
   CHECK(refused([] { Json::parse("[1"); }).starts_with("malformed JSON: "));
-  CHECK(refused([] { Json("\xff").dump(); }).starts_with("invalid UTF-8 byte at index 0"));
+  CHECK(Json("\xff").dump() == "\"\\udcff\"");
   CHECK(value.follow("/a/1/b")->is_null());
   CHECK(value.follow("/a/2") == nullptr);
   CHECK(value.follow("/x/y") == nullptr);

@@ -2,6 +2,7 @@
 #include "core/io/patience.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <new>
 #include <system_error>
 
@@ -50,6 +51,43 @@ TEST_CASE("patience: a missing file, a full disk and another Error are no matter
   CHECK(is_of_machine(EIO));
   CHECK(!is_of_machine(ENOENT));
   CHECK(!is_of_machine(EACCES));
+}
+
+TEST_CASE("patience: a run that goes on looks again for a name that is missing") {
+  const IoPatience goes_on = {.retries = 3, .over = milliseconds(0), .goes_on = true};
+  CHECK(calls_until_done(goes_on, 3, ENOENT) == 4);
+  CHECK(test::error_of([&] { calls_until_done(goes_on, 1, EACCES); }) == "x: cannot read");
+  int calls = 0;
+  patiently(goes_on, [&] {
+    if (calls++ > 0) return;
+    throw std::filesystem::filesystem_error("rename", std::make_error_code(std::errc::io_error));
+  });
+  CHECK(calls == 2);
+}
+
+TEST_CASE("an error with other words has the same cause") {
+  const auto cause = [](const std::exception& error) {
+    try {
+      fail_like(error, "text.txt: " + std::string(error.what()));
+    } catch (const Error& other) {
+      CHECK(std::string(other.what()).starts_with("text.txt: "));
+      return cause_of(other);
+    }
+  };
+  CHECK(cause(SystemError("x", EIO)) == Cause::kMachine);
+  CHECK(cause(SystemError("x", ENOENT)) == Cause::kName);
+  CHECK(cause(MachineError("x")) == Cause::kMachine);
+  CHECK(cause(Error("x")) == Cause::kPerson);
+}
+
+TEST_CASE("what a name, a place or a right cannot cause is the machine's") {
+  for (const int error : {EINTR, ENOTCONN, ENODEV, ENXIO, EKEYEXPIRED, EUCLEAN, EPROTO, EBADF}) {
+    CAPTURE(error);
+    CHECK(cause_of(error) == Cause::kMachine);
+  }
+  for (const int error : {ENOENT, EACCES, EROFS, ENOTDIR, ENAMETOOLONG}) {
+    CHECK(cause_of(error) == Cause::kName);
+  }
 }
 
 TEST_CASE("errors of the machine and mistakes of a person are told apart by their types") {

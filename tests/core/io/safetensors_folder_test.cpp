@@ -100,12 +100,22 @@ TEST_CASE("a folder without readable weights says what is there") {
   CHECK(opening() == path + ": no model.safetensors or model.safetensors.index.json");
   folder.write("training_args.bin", "settings");
   CHECK(opening() == path + ": no model.safetensors or model.safetensors.index.json");
-  folder.write("pytorch_model.bin", "pickle");
+  folder.write("model.gguf", "GGUF\3");
+  CHECK(test::contains(opening(), path + "/model.gguf: expected a file of safetensors, got weights "
+                                         "of llama.cpp (GGUF); convert it: python3"));
+  folder.write("pytorch_model.bin", "<!DOCTYPE html><html>");
+  CHECK(test::contains(opening(), path + "/pytorch_model.bin: expected a file of safetensors, got "
+                                         "a web page (HTML); fetch the file again: hf download"));
+  folder.write("pytorch_model.bin", "");
+  CHECK(test::contains(opening(),
+                       "/pytorch_model.bin: expected a file of safetensors, got an "
+                       "empty file; fetch"));
+  folder.write("pytorch_model.bin", "\x80\x02\x8a\nl\xfc");
   const std::string only_pickled = opening();
   CHECK(
       test::contains(only_pickled, path + ": weights only as pickled tensors (pytorch_model.bin)"));
   CHECK(test::contains(only_pickled, "convert to safetensors, in Python: AutoModelForCausalLM"));
-  folder.write("a.pt", "pickle");
+  folder.write("a.pt", "\x80\x02}q");
   CHECK(test::contains(opening(), "weights only as pickled tensors (a.pt)"));
   folder.write("adapter_model.safetensors", "");
   CHECK(test::contains(opening(), "(there is adapter_model.safetensors)"));

@@ -44,6 +44,7 @@ TEST_CASE("a good file, header padded or not, tensors empty or without dimension
   CHECK(refusal(kGood, std::string(11, 'x')) == "");
   CHECK(refusal(kGood + "     ", std::string(11, 'x')) == "");
   CHECK(refusal("{}", "") == "");
+  CHECK(refusal(R"({"__metadata__":null})", "") == "");  // as writers without metadata have it
   CHECK(refusal(R"({"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
                 R"("e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]}})",
                 "1234") == "");
@@ -101,6 +102,8 @@ const std::vector<Malformed> kMalformed{
     {"entry that is not an object", R"({"a":[]})", "", "expected an object, got array"},
     {"entry without shape", R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "x",
      "no \"shape\" in the header"},
+    {"metadata that is null within", R"({"__metadata__":{"format":null}})", "",
+     "__metadata__: format: expected a string, got null"},
     {"header cut short", R"({"a":{"dtype")", "", "malformed JSON"},
     {"header that is a list", R"([1])", "", "does not begin with '{'"},
     {"empty header", "", "x", "does not begin with '{'"},
@@ -124,7 +127,7 @@ TEST_CASE("a header size that the file cannot hold") {
   CHECK(test::contains(with_size(3), "truncated: the header needs 3 bytes, the file holds 2"));
   CHECK(test::contains(with_size(100'000'001), "header of 100000001 bytes"));
   CHECK(test::contains(with_size(~uint64_t{0}), "not a safetensors file"));
-  CHECK(test::contains(refusal("1234567"), "not a safetensors file: only 7 bytes"));
+  CHECK(test::contains(refusal("\1\2\3\4"), "not a safetensors file: only 4 bytes"));
   CHECK(test::contains(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
                        "a pointer of Git LFS, not the file: git lfs pull brings it"));
 }

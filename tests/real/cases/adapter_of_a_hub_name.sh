@@ -11,6 +11,6 @@ cat >a/adapter_config.json <<'JSON'
 {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "org/name", "r": 2,
  "lora_alpha": 4, "target_modules": ["c_attn"], "fan_in_fan_out": true}
 JSON
-: >a/adapter_model.bin
+printf '\x80\x02}q\0.' >a/adapter_model.bin
 "$FSDP" generate a --ids 5 --tokens 1
 "$FSDP" generate a --base m --ids 5 --tokens 1

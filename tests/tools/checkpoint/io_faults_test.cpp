@@ -313,6 +313,35 @@ TEST_CASE("I/O faults: what fails once and then goes well changes nothing") {
   });
 }
 
+// FUSE and clients of a network let a signal end calls for which POSIX names no EINTR.
+TEST_CASE("I/O faults: a call that a signal ended, or that did a part, is made again at once") {
+  for (const IoFault fault : {IoFault::kError, IoFault::kShort}) {
+    bool struck = true;
+    for (int64_t at = 0; struck; ++at) {
+      const test::TempFolder folder;
+      CAPTURE(at);
+      const IoFaults faults(folder.path(), {.fault = fault, .at = at, .error = EINTR});
+      const std::string error = test::error_of([&] {
+        make_folders(folder / "a/b");
+        write_file_atomically(folder / "a/b/text", "some text");
+        CHECK(read_file(folder / "a/b/text") == "some text");
+        CHECK(names_in(folder / "a/b") == std::vector<std::string>{"text"});
+        for (int i = 0; i < 2; ++i) {
+          AtomicFolder made(folder / "a/c", AtomicFolder::Existing::kReplaced);
+          write_file_atomically(made.temporary() / "x", "y");
+          made.commit();
+        }
+        const FileLock lock(folder / "lock", "process 7 on host");
+        CHECK(lock.problem() == "");
+        CHECK(read_file(folder / "lock") == "process 7 on host");
+      });
+      CHECK(error == "");
+      struck = faults.failed() > 0;
+      if (!struck) CHECK(at > (fault == IoFault::kError ? 30 : 2));
+    }
+  }
+}
+
 TEST_CASE("I/O faults: a file system without locks or without folders to synchronise") {
   const test::TempFolder folder;
   for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP}) {

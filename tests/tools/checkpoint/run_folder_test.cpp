@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/io_faults.h"
 #include "tests/support/temp_folder.h"
 #include "tools/launch/launch.h"
 
@@ -75,6 +76,42 @@ TEST_CASE("run folder: ranks that do not share a file system are told so") {
                                     host_name() + " writes to "));
   }
   CHECK(std::filesystem::is_empty(one.path()));
+}
+
+// What a set-up leaves that fails or is killed must not keep a later start from the folder.
+TEST_CASE("run folder: the file that ranks look for is tried again, and never stays") {
+  const test::TempFolder folder;
+  for (const char* call : {"open", "fsync", "rename"}) {
+    for (const bool from_then_on : {false, true}) {
+      CAPTURE(call);
+      for (int64_t at = 0; at < (std::string(call) == "fsync" ? 2 : 1); ++at) {
+        const test::IoFaults faults(
+            folder.path(),
+            {.fault = test::IoFault::kError, .at = at, .from_then_on = from_then_on, .only = call});
+        const std::string error = test::error_of([&] {
+          comm::run_local_ranks(2, [&](comm::Communicator& world) {
+            check_shared_folder(world, folder.path(), std::chrono::milliseconds(100),
+                                {.retries = 1, .over = std::chrono::milliseconds(0)});
+          });
+        });
+        CHECK((error == "") == !from_then_on);
+        CHECK(faults.failed() > 0);
+        CHECK(std::filesystem::is_empty(folder.path()));
+      }
+    }
+  }
+}
+
+TEST_CASE("run folder: what a set-up has begun is the beginning of a run") {
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "checkpoints/step-5.12-0.tmp");
+  for (const char* name : {"run.lock", "progress.json", "config.yaml.12-0.tmp",
+                           "skipped_rows.jsonl", "checkpoints/.shared-12ab"}) {
+    folder.write(name, "");
+  }
+  CHECK(is_beginning_of_run(folder.path()));
+  std::filesystem::create_directory(folder / "checkpoints/step-5");
+  CHECK(!is_beginning_of_run(folder.path()));
 }
 
 TEST_CASE("run folder: a name that a host knows late is waited for") {

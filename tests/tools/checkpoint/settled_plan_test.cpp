@@ -74,7 +74,8 @@ TEST_CASE("settled plan: a rank that sees no checkpoint, or another one, is refu
       plan.manifest = read_manifest(folder / "here/checkpoints/step-10");
       plan.checkpoint =
           folder.path() / (world.rank() == 0 ? "here" : place) / "checkpoints/step-10";
-      const std::string error = test::error_of([&] { check_sees_checkpoint(world, plan); });
+      const std::string error = test::error_of(
+          [&] { check_sees_checkpoint(world, plan, std::chrono::milliseconds(100)); });
       CHECK((error != "") == refused);
       CHECK((error == "" || test::contains(error, " does not see the checkpoint ")));
     });

@@ -208,7 +208,8 @@ TEST_CASE("command line: another program's arguments are no options of adopt") {
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
-        "plan, sweep, compare, trace, report, tokenize, merge, convert, inspect, replay, adopt, "
+        "plan, sweep, compare, trace, report, status, tokenize, merge, convert, inspect, replay, "
+        "adopt, "
         "launch, "
         "doctor");
   CHECK(parse({"bench", "walk"}).message ==

@@ -26,6 +26,25 @@ TEST_CASE("words of Python outside of texts are numbers") {
   CHECK(both[3].is_number_integer());
 }
 
+TEST_CASE("numbers keep the spelling of the file, but whole ones that fit 64 bits") {
+  const Json all = parse_json_row(
+      "[1.50, 1e5, -0.0, 123456789012345678901, 18446744073709551615, -0, -7, true, null]", "",
+      Numbers::kSpelled);
+  const char* const spellings[] = {"1.50", "1e5", "-0.0", "123456789012345678901"};
+  for (int i = 0; i < 4; ++i) CHECK(all[i] == spellings[i]);
+  CHECK(all[4].dump() == "18446744073709551615");
+  CHECK(all[5].dump() == "0");  // as Python's int
+  CHECK(all[6] == -7);
+  CHECK(all[7] == true);
+  CHECK(all[8].is_null());
+  const char* const text = R"({"a": NaN, "b": 2.50, "c": "7.1875e-300"})";
+  const Json beside = parse_json_row(text, "", Numbers::kSpelled);
+  CHECK(std::isnan(beside["a"].get<double>()));
+  CHECK(beside["b"] == "2.50");
+  CHECK(beside["c"] == "7.1875e-300");
+  CHECK(parse_json_row(text, "")["b"] == 2.5);
+}
+
 TEST_CASE("all else that is no JSON stays an error, with the place of the row") {
   for (const char* text : {"{\"a\":nan}", "{\"a\":+NaN}", "{\"a\":NaN", "{\"NaN", "{NaN:1}",
                            "NaN NaN", "{\"a\":None}", "{\"a\":1,\"a\":NaN}"}) {

@@ -34,6 +34,10 @@ TEST_CASE("elements of an array, with brackets, commas and quotes in strings") {
   CHECK(spans_of(" \n[ {") == Spans::kElements);
   CHECK(spans_of("[]") == Spans::kElements);
   CHECK(spans_of("[\"a\", ") == Spans::kElements);
+  CHECK(spans_of("[[\"a\", \"b\"],\n[") == Spans::kElements);
+  CHECK(spans_of("[\"a\"]\n") == Spans::kElements);
+  CHECK(spans_of("[\"a\"]\r\n\n[\"b\"]") == Spans::kLines);
+  CHECK(spans_of("[[\"a\"]]\n[[]]") == Spans::kLines);
   CHECK(spans_of("[1]") == Spans::kLines);
   CHECK(spans_of("") == Spans::kLines);
   CHECK(spans(" [ 1 ,\n\n{\"a\": [1, 2], \"b\": {}}\n, \"]\\\",\\\\\",[[ ],\n{}] ]\n", true) ==
@@ -62,6 +66,15 @@ TEST_CASE("the object that a text of rows begins with, and its first member") {
   CHECK(first_member("{ \"a b\" : [") == "a b");
   for (const char* none : {"{}", "{a: 1}", "{\"a\", 1}", "{\"a", "", "[\"a\": 1]"}) {
     CHECK(first_member(none) == "");
+  }
+}
+
+TEST_CASE("the first of some members that an object has") {
+  const char* const object = R"({"a": {"b": 1}, "c": [2, }], "b": 3, )";
+  CHECK(first_member(object, {"b", "c"}) == "c");
+  CHECK(first_member(object, {"b"}) == "b");
+  for (const char* text : {object, "{}", "[]", "", "{\"a\" 1}"}) {
+    CHECK(first_member(text, {"d"}) == "");
   }
 }
 

@@ -8,12 +8,13 @@
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
 #include "tools/config/guests.h"
+#include "tools/data/json_row.h"
 
 namespace fsdp::data {
 namespace {
 
 RowParts filled(std::string_view text, std::string_view row) {
-  return RowTemplate(text, "t").fill(Json::parse(row), "r:1");
+  return RowTemplate(text, "t").fill(parse_json_row(row, "r:1", Numbers::kSpelled), "r:1");
 }
 
 TEST_CASE("Alpaca's prompts with and without an input; the response is the answer") {
@@ -62,6 +63,11 @@ TEST_CASE("fields, lists, conditions, braces, and the end of the file") {
   for (const auto& [row, expected] : {std::pair{R"({"x": "1"})", "[1]"},
                                       {R"({"x": ""})", "(-)"},
                                       {R"({})", "(-)"},
+                                      {R"({"x": null})", "(-)"},
+                                      {R"({"x": NaN})", "(-)"},
+                                      {R"({"x": false})", "(-)"},
+                                      {R"({"x": true})", "[true]"},
+                                      {R"({"x": 0})", "[0]"},
                                       {R"({"x": []})", "(-)"}}) {
     CHECK(filled("{if x}[{x}]{else}(-){end}", row).text == expected);
   }
@@ -70,12 +76,29 @@ TEST_CASE("fields, lists, conditions, braces, and the end of the file") {
   CHECK(filled("{x}{>answer}b", R"({"x": "1"})") == RowParts{"1", "", "b"});
 }
 
+TEST_CASE("numbers and truths as they are spelled") {
+  for (const char* spelling : {"4", "-7", "1.50", "1e5", "1E+5", "123456789012345678901", "true",
+                               "false", "18446744073709551615", "-0.0"}) {
+    CHECK(filled("{x}", fmt::format("{{\"x\": {}}}", spelling)).text == spelling);
+  }
+  CHECK(filled("{x}", R"({"x": -0})").text == "0");  // as Python's str
+  CHECK(filled("{x}", R"({"x": ["a", 5, 2.0, true]})").text == "a 5 2.0 true");
+  CHECK(find_template("alpaca")
+            ->fill(parse_json_row(R"({"instruction": "i", "input": null, "output": 4})", ""), "")
+            .whole()
+            .ends_with("completes the request.\n\n### Instruction:\ni\n\n### Response:4"));
+}
+
 TEST_CASE("rows that a template cannot be filled with") {
   const auto refusal = [](const char* row) { return test::error_of([&] { filled("{x}", row); }); };
   CHECK(refusal(R"({"y": "1", "z": 2})") == "r:1: no field \"x\" (fields: y, z)");
-  CHECK(refusal(R"({"x": 5})") == "r:1: field \"x\": expected a string, got number");
-  CHECK(refusal(R"({"x": ["a", 5]})") ==
-        "r:1: field \"x\": expected strings in the list, got number");
+  CHECK(refusal(R"({"x": null})") ==
+        "r:1: field \"x\": expected a text, got null ({if x} asks whether a row has one)");
+  CHECK(test::contains(refusal(R"({"x": NaN})"), "expected a text, got NaN"));
+  CHECK(test::contains(refusal(R"({"x": Infinity})"), "expected a text, got number"));
+  CHECK(refusal(R"({"x": {"y": 1}})") == "r:1: field \"x\": expected a string, got object");
+  CHECK(refusal(R"({"x": ["a", null]})") ==
+        "r:1: field \"x\": expected texts in the list, got null");
   CHECK(refusal("[1]") == "r:1: expected an object, got array");
 }
 
@@ -97,10 +120,18 @@ TEST_CASE("what is no template") {
   CHECK(test::contains(refusal("{}"), "expected the name of a field"));
   CHECK(refusal("text") == "f: expected a field in braces, such as {text}");
   CHECK(test::error_of([] { find_template("no/such.txt", config::guests_of<NamedTemplate>()); }) ==
-        "data.template: expected alpaca, alpaca_short, squad, chess, or a file, got "
+        "data.template: expected alpaca, alpaca_short, squad, chess, axolotl_alpaca, or a file, got "
         "\"no/such.txt\"");
   const test::TempFolder folder;
-  CHECK(find_template(folder.write("a.template", "<{text}>\n").string())->text() == "<{text}>");
+  const auto in_file = [&](std::string_view text) {
+    return find_template(folder.write("a.template", text).string())->text();
+  };
+  CHECK(in_file("<{text}>\n") == "<{text}>");
+  CHECK(in_file("\xef\xbb\xbfQ: {q}\r\nA: {a}\r\n") == "Q: {q}\nA: {a}");  // of Windows
+  CHECK(test::contains(test::error_of([&] { in_file(std::string_view("\xff\xfe{\0a\0", 6)); }),
+                       "a.template: expected a text of UTF-8, got UTF-16; convert it: iconv"));
+  CHECK(test::contains(test::error_of([&] { in_file("a\xff{b}"); }),
+                       "a.template: invalid UTF-8: byte 0xff at offset 1"));
 }
 
 }  // namespace

@@ -48,6 +48,34 @@ TEST_CASE("questions in the order of the file, the first answer of each") {
   }
 }
 
+TEST_CASE("a row for each question, as on the hub") {
+  const char* const first = R"({"id": "1", "title": "t", "context": "c [", "question": "q",)"
+                            R"( "answers": {"text": ["a", "b"], "answer_start": [0, 1]}})";
+  const char* const second = R"({"id": "2", "context": "d", "question": "r",)"
+                             R"( "answers": {"text": [], "answer_start": []}})";
+  const std::string lines = fmt::format("{}\n\n{}\n", first, second);
+  const std::string array = fmt::format("\xef\xbb\xbf[{},\n{}]", first, second);
+  const std::string within = fmt::format("{{\"version\": 1, \"data\": [{}, {}]}}", first, second);
+  const std::string indented = Json::parse(first).dump({.indent = 1}) + "\n" +
+                               Json::parse(second).dump({.indent = 1}) + "\n";
+  TextOptions complete = kSquad;
+  complete.row_template = kSquad.template_of_rows();
+  for (const std::string& content : {lines, array, within, indented}) {
+    CAPTURE(content);
+    test::TempFolder folder;
+    const auto file = folder.write("a.json", content);
+    const std::vector<RowParts> all = rows(file, kSquad);
+    REQUIRE(all.size() == 2);
+    CHECK(all[0] == RowParts{"Question: q Context: c [", " Answer:", " a"});
+    CHECK(all[1] == RowParts{"Question: r Context: d", " Answer:", " No Answer"});
+    size_t i = 0;
+    const MappedFile mapped(file);
+    for_each_document(file, kSquad, [&](const Document& document) {
+      CHECK(document_at(mapped, document.place, complete) == all[i++]);
+    });
+  }
+}
+
 // The error without the folder's name.
 std::string refusal(std::string_view content, const TextOptions& options = kSquad) {
   test::TempFolder folder;
@@ -102,6 +130,16 @@ TEST_CASE("bad questions are named by line, and can be skipped") {
     CHECK(skipped[0].line == 4);
     CHECK(skipped[0].reason.starts_with(reason));
     CHECK(skipped[0].reason.ends_with(" (row 2)"));  // all rows may stand in one line
+  }
+  for (const auto& [row, reason] :
+       {std::pair{R"({"question": "q", "answers": []})", "no field \"context\""},
+        {R"({"question": "q", "context": "c", "answers": {"text": "a"}})",
+         "field \"answers\": expected a list, got string"},
+        {R"({"question": "q", "context": "c", "answers": {}})",
+         "field \"answers\": expected a list, got none"},
+        {R"({"question": "q", "context": "c", "answers": "{'text': array(['a'])}"})",
+         "field \"answers\": expected a list, got string"}}) {
+    CHECK(test::contains(refusal(std::string("\n") + row), std::string("a.json:2: ") + reason));
   }
   CHECK(refusal(file_of("{\"qas\": [" + good + "]}")) ==
         "a.json:3: its paragraph has no \"context\" (row 1)");

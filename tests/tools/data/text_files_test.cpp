@@ -83,6 +83,29 @@ TEST_CASE_FIXTURE(Fixture, "what else of a folder would be data") {
                        "/none: cannot read the folder: "));
 }
 
+TEST_CASE_FIXTURE(Fixture, "what datasets' save_to_disk wrote") {
+  for (const char* name : {"one", "all", "all/train"}) {
+    std::filesystem::create_directory(folder / name);
+  }
+  folder.write("one/state.json", "{}");
+  folder.write("one/data-00000-of-00001.arrow", "\xff\xff\xff\xff");
+  folder.write("all/dataset_dict.json", "{}");
+  folder.write("all/train/state.json", "{}");
+  const std::string name = folder.path().string();
+  const char* const command =
+      "python3 -c 'import sys, datasets as d; d.load_from_disk(sys.argv[1]).to_json(sys.argv[2])' ";
+  CHECK(
+      others_in(name + "/one/").first ==
+      fmt::format("{0}/one/: a data set that datasets' save_to_disk wrote; convert it: {1}{0}/one "
+                  "{0}/one.jsonl",
+                  name, command));
+  CHECK(others_in(name + "/one").count == 1);
+  CHECK(others_in(name + "/all").first ==
+        fmt::format("{0}/all: a data set with train that datasets' save_to_disk wrote; convert it: "
+                    "{1}{0}/all/train {0}/all/train.jsonl",
+                    name, command));
+}
+
 TEST_CASE_FIXTURE(Fixture, "a pattern's files, no folders") {
   CHECK(named("texts/a*") == Names{"texts/a10.json", "texts/a9.json"});
   CHECK(named("texts/*.txt") == Names{"texts/B.txt"});

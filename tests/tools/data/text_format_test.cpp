@@ -113,6 +113,19 @@ TEST_CASE_FIXTURE(Fixture, "a text that begins as another kind does") {
   CHECK(refusal("a.txt", "abc\0d"sv, TextFormat::kText) == "");
 }
 
+TEST_CASE_FIXTURE(Fixture, "a web page in the place of data, and a table with zero bytes") {
+  const char* const page = "<!DOCTYPE html><title>Sign in</title>";
+  CHECK(refusal("a.txt", page) ==
+        "a.txt: it begins as a web page (HTML), which a download without its login leaves; "
+        "data.format: text takes it as it is");
+  CHECK(refusal("a.jsonl", page).ends_with("which a download without its login leaves"));
+  CHECK(refusal("a.json", page, TextFormat::kSquad) != "");
+  CHECK(refusal("a.txt", page, TextFormat::kText) == "");
+  CHECK(refusal("a.html", page) == "");
+  CHECK(test::contains(refusal("a.csv", "text\na\0"sv),
+                       "a zero byte at offset 6); data.format: csv "));
+}
+
 TEST_CASE_FIXTURE(Fixture, "rows of JSON in a file whose name says something else") {
   const std::string lines = "{\"text\": \"ab\"}\n{\"text\": \"cd\"}\n";
   CHECK(refusal("a.json.txt", lines) ==

@@ -143,8 +143,8 @@ TEST_CASE("Alpaca's rows: what is wrong with them, and which can be skipped") {
   const auto array = [&](const char* row) { return fmt::format("[{},\n\n {}]", good, row); };
   const std::pair<const char*, const char*> bad[] = {
       {"{\"instruction\": \"a\"}", "no field \"output\" (fields: instruction)"},
-      {"{\"instruction\": \"a\", \"output\": \"\", \"input\": null}",
-       "field \"input\": expected a string, got null"},
+      {"{\"instruction\": \"a\", \"output\": null, \"input\": null}",
+       "field \"output\": expected a text, got null"},
       {"[{}]", "expected an object, got array"},
       {"{\"instruction\": }", "malformed JSON: "},
       {"", "malformed JSON: "},  // a comma at the end
@@ -264,6 +264,28 @@ Texts found_again(const std::filesystem::path& file, const TextOptions& options 
     out.push_back(whole(document));
   });
   return out;
+}
+
+TEST_CASE("rows that are arrays have numbers as the names of their fields") {
+  test::TempFolder folder;
+  const TextOptions options{.row_template = std::make_shared<RowTemplate>("{0}={1}", "t")};
+  for (const char* rows : {"[\"a\", 1]\n[\"b\", 2.50]\n", "[[\"a\", 1], [\"b\", 2.50]]",
+                           "[\n [\"a\", 1],\n [\"b\", 2.50]\n]\n", "[\"a\", 1]\r\n[\"b\",2.50]"}) {
+    CAPTURE(rows);
+    CHECK(found_again(folder.write("a.json", rows), options) == Texts{"a=1", "b=2.50"});
+  }
+}
+
+TEST_CASE("a file of columns is no row, unless that is said") {
+  const TextOptions options{.row_template = std::make_shared<RowTemplate>("{q}{r}", "t")};
+  const char* const columns = R"({"q": ["a", "b"], "r": ["c", "d"]})";
+  test::TempFolder folder;
+  const auto file = folder.write("a.json", columns);
+  const std::string said = test::error_of([&] { documents(file, options); });
+  CHECK(said.starts_with(file.string() + ": it holds columns, where rows are read; convert it: "));
+  CHECK(said.ends_with("; data.format: jsonl takes it as one row"));
+  CHECK(documents(file, {.format = TextFormat::kJsonl, .row_template = options.row_template}) ==
+        Texts{"a bc d"});
 }
 
 // As datasets.load_dataset("json") reads them.

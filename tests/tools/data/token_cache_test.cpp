@@ -96,13 +96,17 @@ TEST_CASE_FIXTURE(Fixture,
   make();
   const auto old = folder.write("deep/er/x.tokens.1-0.tmp", "half");
   const auto young = folder.write("deep/er/x.tokens.2-0.tmp", "half");
+  const auto dead = folder.write("deep/er/x.tokens.3-0.tmp", "half");  // of a start just before
   const auto other = folder.write("deep/er/y.tokens.1-0.tmp", "half");
   age(old, hours(25));
+  std::filesystem::last_write_time(
+      dead, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(3));
   age(other, hours(25));
   source.document_separator = false;
   CHECK(make().built);
   CHECK(!std::filesystem::exists(old));
   CHECK(std::filesystem::exists(young));
+  CHECK(!std::filesystem::exists(dead));
   CHECK(std::filesystem::exists(other));
 }
 
@@ -249,6 +253,18 @@ TEST_CASE_FIXTURE(Fixture,
   source.text.bad_rows = BadRows::kFail;
   CHECK(token_cache_path("c", source, tokenizer) != path);
   CHECK(test::contains(test::error_of([&] { make(); }), "a.jsonl:2: field"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a text may have a name as long as names can be") {
+  source.files = {folder.write(std::string(251, 'x') + ".txt", "ab")};
+  const auto path = token_cache_path(folder.path(), source, tokenizer);
+  CHECK(make_token_cache(path, source, tokenizer).built);
+  CHECK(is_there(path));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a folder that cannot be written is an error of its own") {
+  folder.write("file", "");
+  CHECK_THROWS_AS(make_token_cache(folder / "file/x.tokens", source, tokenizer), CacheFolderError);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a subset has its own rows and its own cache") {

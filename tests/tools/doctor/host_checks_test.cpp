@@ -56,6 +56,22 @@ TEST_CASE("a healthy host: nothing is wrong, and nothing is to be mended") {
   CHECK(value_of(healthy(), "RDMA") == "none");
 }
 
+TEST_CASE("ulimit -v and ulimit -u") {
+  HostFacts facts = healthy();
+  facts.addresses = {.soft = 16 * kGiB, .hard = kNoLimit};
+  CHECK(only_fault(facts).state == State::kWarn);
+  CHECK(only_fault(facts, {.gpus = 1}).state == State::kFail);
+  CHECK(only_fault(facts).fix == "ulimit -v unlimited");
+  CHECK(value_of(facts, "addresses") == "16.00 GiB of each rank");
+  facts = healthy();
+  facts.processes = {.soft = 100, .hard = 4096};
+  CHECK(value_of(facts, "processes") == "100 of this user");
+  const JobShape eight = {.ranks = 8, .on_host = 8};
+  CHECK(only_fault(facts, eight).state == State::kFail);
+  CHECK(only_fault(facts, eight).value == "100 of this user; 264 for 8 ranks");
+  CHECK(only_fault(facts, eight).fix == "ulimit -u 264");
+}
+
 TEST_CASE("open files: enough for the ranks of all hosts, as far as the hard limit allows") {
   HostFacts facts = healthy();
   facts.open_files = {.soft = 256, .hard = 1 << 20};

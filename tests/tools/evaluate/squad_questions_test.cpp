@@ -41,6 +41,23 @@ TEST_CASE("squad questions: in the order of the files, all their answers, the fi
   CHECK(read_questions({one, "nowhere.json"}, 2).size() == 2);
 }
 
+TEST_CASE("squad questions: a row for each, as on the hub") {
+  const test::TempFolder folder;
+  const std::string file = folder.write(
+      "rows.jsonl",
+      R"({"id": "1", "context": "c", "question": "q", "answers": {"text": ["a", "b"], )"
+      R"("answer_start": [0, 1]}})");
+  const std::vector<SquadQuestion> all = read_questions({file}, 0);
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].row["context"] == "c");
+  CHECK(all[0].id == "1");
+  CHECK(all[0].answers == std::vector<std::string>{"a", "b"});
+  const std::string none = folder.write(
+      "none.jsonl", R"({"id": "1", "context": "c", "question": "q", "answers": {"text": []}})");
+  CHECK(test::contains(test::error_of([&] { read_questions({none}, 0); }),
+                       "none.jsonl:1: field \"answers\": expected an answer to compare with"));
+}
+
 TEST_CASE("squad questions: mistakes by file and line") {
   const test::TempFolder folder;
   const auto error = [&](const std::string& content) {

@@ -185,7 +185,10 @@ TEST_CASE("inspect: what does not fit is in the result, and what is no model is 
   CHECK(test::error_of([] { inspect({.source = "/no/such"}); }) ==
         "/no/such: no such folder or file");
   CHECK(test::error_of([] { inspect({.source = "gpt2-mediun"}); }) ==
-        "preset: unknown name \"gpt2-mediun\"; the nearest is gpt2-medium");
+        "preset: unknown name \"gpt2-mediun\"; the nearest preset is gpt2-355m (gpt2-medium on the "
+        "hub)");
+  CHECK(contains(test::error_of([] { inspect({.source = "bigscience/bloom-560m"}); }),
+                 "\n  hf download bigscience/bloom-560m "));
   const fs::path fifo = scratch / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   CHECK(test::error_of([&] { inspect({.source = fifo.string()}); }) ==

@@ -13,6 +13,7 @@
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_record.h"
+#include "tools/launch/end_note.h"
 #include "tools/report/run_costs.h"
 
 namespace fsdp::tools {
@@ -102,14 +103,26 @@ TEST_CASE("parent: a job that crashes is started again, and told how often and s
   CHECK(test::contains(shell.said[1], "ended with status 1; the last checkpoint is of step 0"));
 }
 
+// As a start of the run leaves it that has come to a step.
+std::string step_of(const std::filesystem::path& run) {
+  return "echo '{\"seen\": '$(date +%s.%N)', \"step\": 9, \"wall_time_s\": 1}' >" +
+         (run / "progress.json").string();
+}
+
 TEST_CASE("parent: it gives up where restarts bring nothing") {
   const test::TempFolder folder;
   note_last_checkpoint(folder.path(), {7, "", ""});
-  Shell shell("exit 1");
+  folder.write("config.yaml", "");
+  Shell shell(step_of(folder.path()) + "; exit 1");
   shell.options.restarts = {.most = 50, .first_pause = std::chrono::seconds(0)};
   shell.options.run_directory = folder.path();
   CHECK(shell.run() == 76);
   CHECK(test::contains(shell.said.back(), "brought no checkpoint after that of step 7: given up"));
+  const auto end = read_end_note(folder.path());
+  REQUIRE(end);
+  CHECK(end->status == 76);
+  CHECK(
+      test::contains(end->cause, "fsdp launch: the job ended with status 1; 3 restarts in a row"));
 }
 
 TEST_CASE("parent: a signal is passed on, to mpirun as SIGUSR1, and ends the restarts") {
@@ -155,11 +168,49 @@ TEST_CASE("parent: a run whose folder is gone is not begun anew") {
   const std::filesystem::path run = folder / "run";
   note_last_checkpoint(run, {7, "", ""});
   Shell shell("[ -e " + run.string() + " ] || exit 0; rm -r " + run.string() + "; exit 1");
-  shell.options.restarts = {.most = 9, .first_pause = std::chrono::seconds(0)};
+  shell.options.restarts = {
+      .most = 9, .first_pause = std::chrono::seconds(0), .patience = std::chrono::seconds(0)};
   shell.options.run_directory = run;
   CHECK(shell.run() == 76);
-  CHECK(std::count(shell.said.begin(), shell.said.end(),
-                   run.string() + " is not there: the job is not started") > 1);
+  REQUIRE(shell.said.size() == 1);
+  CHECK(test::contains(shell.said[0], "for 0 s there was no way on (--patience): given up"));
+}
+
+// The first start of the parent: it sees the checkpoint while the job runs.
+TEST_CASE("parent: a storage that is away goes on when it is back, with what was known before") {
+  const test::TempFolder folder;
+  const std::filesystem::path run = folder / "run", away = folder / "away";
+  const std::string seen = (folder / "seen").string();
+  const std::string script =
+      "echo $FSDP_DURABLE_STEP $FSDP_STATUS_BEFORE >>" + seen +
+      "; [ $FSDP_RESTARTS = 0 ] || exit 0; " + "mkdir -p " + (run / "checkpoints").string() + "; " +
+      step_of(run) + "; echo '{\"step\": 12}' >" + (run / "checkpoints" / "last.json").string() +
+      "; sleep 0.8; mv " + run.string() + " " + away.string() + "; ( sleep 0.3; mv " +
+      away.string() + " " + run.string() + " ) & exit 3";
+  Shell shell(script);
+  shell.options.restarts = {.most = 9, .first_pause = std::chrono::seconds(0)};
+  shell.options.run_directory = run;
+  shell.options.beat = std::chrono::milliseconds(20);
+  CHECK(shell.run() == 0);
+  CHECK(read_file(seen) == "0 -1\n12 3\n");
+  REQUIRE(shell.said.size() == 2);
+  CHECK(test::contains(shell.said[0], "the last checkpoint is of step 12; another start"));
+  CHECK(test::contains(shell.said[1], "has the mount gone?: waiting"));
+}
+
+TEST_CASE("parent: a job that is stopped as a whole is ended, and started again") {
+  const test::TempFolder folder;
+  CHECK(in_a_process([&] {
+          Shell shell("[ $FSDP_RESTARTS = 0 ] || exit 0; kill -STOP $$; exit 9");
+          shell.options.restarts = {.most = 9, .first_pause = std::chrono::seconds(0)};
+          shell.options.run_directory = folder.path();
+          shell.options.silence = std::chrono::seconds(0);
+          shell.options.beat = std::chrono::milliseconds(20);
+          const int status = shell.run();
+          const bool said =
+              !shell.said.empty() && test::contains(shell.said[0], "is stopped: the job is ended");
+          return said ? status : 99;
+        }) == 0);
 }
 
 TEST_CASE("parent: what a killed mpirun may leave is named, others' files are not") {

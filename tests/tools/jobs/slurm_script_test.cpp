@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
@@ -47,7 +48,8 @@ TEST_CASE("slurm script: a job on GPUs, with the site's part") {
                           {"--output", "%j.txt", "site.sh:3"}},
               .lines = {"module load openmpi"}};
   job.options = {{"--partition", "gpu", "--sbatch"}};
-  CHECK(slurm_script(job) == R"(#!/bin/bash
+  const std::string text = slurm_script(job);
+  CHECK(text.substr(0, text.find("[ -z \"$cancelled\" ]")) == R"(#!/bin/bash
 # A job of Slurm, written by fsdp launch slurm. Submit it: sbatch FILE
 #SBATCH --job-name=mine
 #SBATCH --output=%j.txt
@@ -65,7 +67,7 @@ TEST_CASE("slurm script: a job on GPUs, with the site's part") {
 #SBATCH --partition=gpu
 
 # The signal before the limit comes to this shell alone, and so may scancel's.
-launched= signalled=
+launched= signalled= cancelled=
 pass_on() {
   signalled=$1
   [ -n "$launched" ] && kill "-$1" "$launched" 2>/dev/null
@@ -73,7 +75,10 @@ pass_on() {
   [ "$1" = USR1 ] && sleep 1 && kill -USR1 "$launched" 2>/dev/null
 }
 trap 'pass_on USR1' USR1
-trap 'pass_on TERM' TERM
+trap 'cancelled=yes; pass_on TERM' TERM
+# What is appended to the log from here on is of this start.
+log=/proc/$$/fd/2
+begun=$(stat -Lc %s $log)
 
 module load openmpi
 
@@ -85,13 +90,6 @@ launched=$!
 [ -z "$signalled" ] || { sleep 1; pass_on "$signalled"; }
 # A signal ends a wait, and the process is waited for again.
 while signalled=; wait $launched; status=$?; [ -n "$signalled" ]; do :; done
-# 75: the checkpoint is on the disk, and the run has more to do.
-if [ $status = 75 ]; then
-  job=$SLURM_JOB_ID  # of an array the first one's is the whole array's
-  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-  scontrol requeue "$job"
-fi
-exit $status
 )");
 }
 
@@ -123,42 +121,135 @@ TEST_CASE("slurm script: the name of a job") {
   CHECK(has(job, "--job-name=last"));
 }
 
-// Runs the file with a program of this text, and scontrol that writes down what it is asked.
-// `before`: what is done to the shell, $1.
+// Runs the file with a program of this text, beside a scontrol that keeps a job in a file, and
+// writes down what it is asked to change. `before`: what is done to the shell, $1.
 struct Shell {
-  int status;
-  std::string requeued;
+  int status = 0;
+  std::string asked = {};  // of scontrol, a line each, without what the number of failures needs
+  std::string comment = {};
+  std::string said = {};
 };
-Shell run_script(const std::string& program, const std::string& variables = "",
-                 const std::string& before = "", const std::string& site = "") {
+struct Around {
+  std::string variables = {};  // NAME=VALUE...
+  std::string before = ":";
+  std::string site = {};
+  std::string comment = {}, excluded = "(null)";
+  bool others = true;  // Slurm has other nodes
+};
+constexpr const char* kScontrol = R"sh(#!/bin/bash
+cd "$(dirname "$0")"
+case "$1 $2" in
+"show job") echo "   JobState=RUNNING"; echo "   ReqNodeList=(null) ExcNodeList=$(cat excluded)"
+  [ ! -s comment ] || echo "   Comment=$(cat comment) " ;;
+"show hostnames") tr , '\n' <<<"$3" ;;
+*) case "$3" in Comment=*) echo "${3#Comment=}" >comment ;; *) echo "$*" >>asked ;; esac ;;
+esac
+)sh";
+Shell run_script(const std::string& program, const Around& around = {}) {
   const test::TempFolder folder;
   SlurmJob job = job_of(1);
   job.job.program = (folder / "fsdp").string();
-  if (!site.empty()) job.site.lines = {site};
+  if (!around.site.empty()) job.site.lines = {around.site};
   folder.write("job", slurm_script(job));
-  folder.write("scontrol", "#!/bin/sh\necho $* >" + (folder / "asked").string() + "\n");
+  folder.write("scontrol", kScontrol);
+  folder.write("sbatch", around.others ? "#!/bin/sh\n" : "#!/bin/sh\nexit 1\n");
+  folder.write("comment", around.comment);
+  folder.write("excluded", around.excluded);
   if (!program.empty()) folder.write("fsdp", "#!/bin/bash\n" + program + "\n");
   const std::string text = fmt::format(
-      "cd {}; chmod +x scontrol; [ ! -e fsdp ] || chmod +x fsdp; export PATH=$PWD:$PATH "
-      "SLURM_JOB_ID=7 {}; "
-      "bash job & shell=$!; {}; wait $shell",
-      folder.path().string(), variables, before.empty() ? ":" : before);
-  Shell shell = {.status = output_of({"bash", "-c", text}).status, .requeued = ""};
-  if (is_there(folder / "asked")) shell.requeued = read_file(folder / "asked");
+      "cd {}; for i in scontrol sbatch fsdp; do [ ! -e $i ] || chmod +x $i; done; export "
+      "PATH=$PWD:$PATH SLURM_JOB_ID=7{} SLURM_JOB_NODELIST=n0,n1 {}; echo earlier >log; "
+      "bash job >>log 2>&1 & shell=$!; {}; wait $shell",
+      folder.path().string(), ::getpid(), around.variables, around.before);
+  Shell shell = {.status = output_of({"bash", "-c", text}).status};
+  const auto text_of = [&](const char* name) {
+    std::string all = is_there(folder / name) ? read_file(folder / name) : "";
+    if (!all.empty() && all.back() == '\n') all.pop_back();
+    return all;
+  };
+  const std::string id = fmt::format("7{}", ::getpid());
+  shell.asked = text_of("asked");
+  for (size_t at = 0; (at = shell.asked.find(id)) != std::string::npos;) {
+    shell.asked.replace(at, id.size(), "7");
+  }
+  shell.comment = text_of("comment");
+  shell.said = text_of("log");
   return shell;
 }
 
-TEST_CASE("slurm script: the status is the program's, and 75 asks for another start") {
+TEST_CASE(
+    "slurm script: the status is the program's, and what another start may mend begins again") {
   for (int i = 0; i < 5; ++i) CHECK(run_script("").status == 127);  // it ends at once
-  CHECK(run_script("exit 0").status == 0);
-  const Shell failed = run_script("exit 3");
-  CHECK(failed.status == 3);
-  CHECK(failed.requeued.empty());
-  CHECK(run_script("exit 75").requeued == "requeue 7\n");
+  for (const int final : {0, 2, 12, 78}) {
+    CAPTURE(final);
+    const Shell shell = run_script(fmt::format("exit {}", final));
+    CHECK(shell.status == final);
+    CHECK(shell.asked.empty());
+  }
+  for (const int failed : {1, 74, 76, 137}) {
+    CAPTURE(failed);
+    const Shell shell = run_script(fmt::format("exit {}", failed));
+    CHECK(shell.status == failed);
+    CHECK(shell.asked == "requeue 7");
+    CHECK(shell.comment == "failed starts: 1");
+  }
+  CHECK(run_script("exit 75").asked == "requeue 7");
+  CHECK(run_script("exit 75").comment.empty());
   // The number of one job of an array is also that of the whole array.
-  CHECK(run_script("exit 75", "SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=3").requeued ==
-        "requeue 7_3\n");
-  CHECK(run_script("exit 3", "", "", "set -e").status == 3);
+  CHECK(run_script("exit 75", {.variables = "SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=3"}).asked ==
+        "requeue 7_3");
+  CHECK(run_script("exit 3", {.site = "set -eu"}).status == 3);
+  CHECK(run_script("exit 3", {.site = "set -eu"}).asked == "requeue 7");
+}
+
+TEST_CASE("slurm script: failures in a row are counted beside a person's comment") {
+  CHECK(run_script("exit 1", {.comment = "of mine"}).comment == "of mine failed starts: 1");
+  CHECK(run_script("exit 1", {.comment = "of mine failed starts: 2"}).comment ==
+        "of mine failed starts: 3");
+  CHECK(run_script("exit 75", {.comment = "of mine failed starts: 2"}).comment == "of mine");
+  const Shell last = run_script("exit 1", {.comment = "failed starts: 3"});
+  CHECK(last.status == 1);
+  CHECK(last.asked.empty());
+  CHECK(test::contains(last.said, "status 1: not queued again after 3 failed starts in a row"));
+  CHECK(run_script("exit 75", {.comment = "failed starts: 3"}).asked == "requeue 7");
+}
+
+TEST_CASE("slurm script: the node that the failure names is left out") {
+  const auto asked = [](const std::string& says, const Around& around = {}) {
+    const Shell shell = run_script("cat >&2 <<'E'\n" + says + "\nE\nexit 1", around);
+    const std::string wait = "requeue 7\nupdate JobId=7 ExcNodeList=";
+    CHECK(shell.asked.starts_with("requeue 7"));
+    return shell.asked.starts_with(wait) ? shell.asked.substr(wait.size()) : "";
+  };
+  const std::string stopped =
+      "fsdp: rank 1 (n1, process 4712): no sign of life for 10 s: its process is stopped; rank 0 "
+      "is in step 12\n  rank 0 (n0, process 4711) in step 12\nsrun: error: n0: task 0: Exited with "
+      "exit code 1";
+  CHECK(asked(stopped) == "n1");
+  CHECK(asked(stopped, {.excluded = "n7"}) == "n7,n1");
+  CHECK(asked(stopped, {.others = false}).empty());
+  CHECK(asked("fsdp: ranks 2, 3 (n1.cluster): no sign of life for 3 s: the host is down") == "n1");
+  CHECK(asked("fsdp: rank 2 (n9): no such node of this job").empty());
+  CHECK(asked("fsdp: rank 0 (n0, process 7) on eth0: the processes of the job have not found each "
+              "other within 8 s\nsrun: error: n1: task 1: Exited with exit code 127") == "n1");
+  CHECK(asked("srun: error: n1: task 1: Exited with exit code 75").empty());
+  CHECK(asked("srun: error: n1: task 1: Exited with exit code 1").empty());
+  CHECK(asked("srun: error: n1: task 1: Segmentation fault") == "n1");
+  CHECK(asked("srun: error: Node failure on n1") == "n1");
+  CHECK(asked("mpirun noticed that process rank 1 with PID 0 on node n1 exited on signal 9") ==
+        "n1");
+  CHECK(asked("srun: error: n[0-1]: tasks 0-1: Exited with exit code 1").empty());
+  CHECK(asked("fsdp: a folder is not there").empty());
+}
+
+TEST_CASE("slurm script: ranks whose fsdp launch was killed end before the job is queued again") {
+  const Shell shell = run_script(
+      "printf '#!/bin/bash\\nsleep 0.5; touch saved\\n' >srun; chmod +x srun; "
+      "mv scontrol real; printf '#!/bin/bash\\n[ \"$1\" != requeue ] || [ -e saved ] || echo early "
+      ">>asked\\nexec -a \"$0\" ./real \"$@\"\\n' >scontrol; chmod +x scontrol; ./srun & kill -9 "
+      "$$");
+  CHECK(shell.status == 137);
+  CHECK(shell.asked == "requeue 7");
 }
 
 TEST_CASE("slurm script: a signal reaches the program, also one that comes before it") {
@@ -166,17 +257,18 @@ TEST_CASE("slurm script: a signal reaches the program, also one that comes befor
       "trap 'touch told; exit 75' USR1; trap 'exit 143' TERM; touch there; for i in {1..500}; do "
       "sleep 0.01; done";
   const std::string there = "until [ -e there ]; do sleep 0.01; done; ";
-  const Shell stopped = run_script(stops, "", there + "kill -USR1 $shell");
+  const Shell stopped = run_script(stops, {.before = there + "kill -USR1 $shell"});
   CHECK(stopped.status == 75);
-  CHECK(stopped.requeued == "requeue 7\n");
-  CHECK(run_script(stops, "", there + "kill -TERM $shell").status == 143);
+  CHECK(stopped.asked == "requeue 7");
+  // A person has cancelled the job.
+  const Shell cancelled = run_script(stops, {.before = there + "kill -TERM $shell"});
+  CHECK(cancelled.status == 143);
+  CHECK(cancelled.asked.empty());
   // While the cluster's modules are loaded.
-  const std::string early = "touch begun; until [ -e sent ]; do sleep 0.01; done";
-  CHECK(run_script(
-            stops, "",
-            "until [ -e begun ]; do sleep 0.01; done; kill -USR1 $shell; sleep 0.05; touch sent",
-            early)
-            .requeued == "requeue 7\n");
+  CHECK(run_script(stops, {.before = "until [ -e begun ]; do sleep 0.01; done; kill -USR1 $shell; "
+                                     "sleep 0.05; touch sent",
+                           .site = "touch begun; until [ -e sent ]; do sleep 0.01; done"})
+            .asked == "requeue 7");
 }
 
 TEST_CASE("slurm script: a limit that is over before the run may begin") {

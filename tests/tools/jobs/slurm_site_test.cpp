@@ -2,6 +2,7 @@
 #include "tools/jobs/slurm_site.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -44,15 +45,25 @@ TEST_CASE("site: two options in a line are refused") {
 }
 
 TEST_CASE("site: limits as sbatch takes them") {
-  CHECK(slurm_seconds("30") == 1800);
-  CHECK(slurm_seconds("1:30") == 90);
-  CHECK(slurm_seconds("1:00:05") == 3605);
-  CHECK(slurm_seconds("2-12") == 216000);
-  CHECK(slurm_seconds("1-0:30") == 88200);
-  CHECK(slurm_seconds("1-0:0:1") == 86401);
-  for (const char* other : {"", "UNLIMITED", "1:2:3:4", "-5", "a-1"}) {
+  const auto seconds = [](const char* time) { return slurm_seconds(time, "site.sh:3"); };
+  CHECK(seconds("30") == 1800);
+  CHECK(seconds("1:30") == 90);
+  CHECK(seconds("1:00:05") == 3605);
+  CHECK(seconds("100:00:00") == 360000);
+  CHECK(seconds("2-12") == 216000);
+  CHECK(seconds("1-0:30") == 88200);
+  CHECK(seconds("1-0:0:1") == 86401);
+  for (const char* none : {"UNLIMITED", "unlimited", "infinite", "0", "-1", "0:0:0"}) {
+    CAPTURE(none);
+    CHECK(seconds(none) == std::nullopt);
+  }
+  for (const char* other : {"", "1:2:3:4", "-5", "a-1", "4h", "2-", "1:", ":30", "1-1:2:3:4", "12 ",
+                            "1.5", "1d", "00:30:00s"}) {
     CAPTURE(other);
-    CHECK(slurm_seconds(other) == std::nullopt);
+    CHECK(test::error_of([&] { seconds(other); }) ==
+          fmt::format("site.sh:3: --time: expected minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S or "
+                      "UNLIMITED, got \"{}\"",
+                      other));
   }
 }
 

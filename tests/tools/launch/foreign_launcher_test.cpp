@@ -85,6 +85,25 @@ TEST_CASE("foreign launcher: torchrun as the task of srun") {
   CHECK(size_of({{"WORLD_SIZE", "4"}}) == 0);
 }
 
+TEST_CASE("foreign launcher: an MPI that does not connect what was started") {
+  const auto refusal = [](const Variables& variables, int size) {
+    return unconnected_refusal(reader(variables), size, 1, {"fsdp", "train", "--config", "a b"});
+  };
+  CHECK(refusal({{"FLUX_TASK_RANK", "0"}, {"PMI_RANK", "0"}}, 8) ==
+        "flux started 8 processes but MPI connects 1: this program's MPI is another one (fsdp "
+        "doctor says which): flux run -o pmi=pmix -n 8 fsdp train --config 'a b'");
+  CHECK(test::contains(refusal({{"JSM_NAMESPACE_RANK", "0"}, {"PMIX_RANK", "0"}}, 6),
+                       "jsrun started 6 processes but MPI connects 1"));
+  CHECK(test::contains(refusal({{"JSM_NAMESPACE_RANK", "0"}}, 6),
+                       ": mpirun -n 6 --hostfile $LSB_DJOB_HOSTFILE fsdp train"));
+  CHECK(test::contains(refusal({{"PALS_RANKID", "3"}, {"PMI_RANK", "3"}}, 0),
+                       "mpiexec of PALS started several processes but MPI connects 1"));
+  CHECK(test::contains(refusal({{"ALPS_APP_PE", "3"}}, 0),
+                       ": mpirun -n N --hostfile $PBS_NODEFILE fsdp train"));
+  CHECK(test::contains(refusal({{"PMI_RANK", "0"}}, 2), ": mpirun -n 2 fsdp train"));
+  CHECK(test::contains(refusal({{"SLURM_PROCID", "0"}}, 2), "srun --mpi=pmix"));
+}
+
 TEST_CASE("foreign launcher: the command of this process") {
   REQUIRE(!own_command().empty());
   CHECK(test::contains(own_command()[0], "test_"));

@@ -46,14 +46,54 @@ TEST_CASE("launch: the environment of the launchers") {
   CHECK(!mpich.bound);
 }
 
+TEST_CASE("launch: launchers of other MPIs, with or without PMI") {
+  const struct {
+    std::map<std::string, std::string> variables;
+    int size, rank;
+  } cases[] = {{{{"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_RANK", "5"}}, 8, 5},
+               {{{"FLUX_JOB_SIZE", "2"},
+                 {"FLUX_TASK_RANK", "1"},
+                 {"OMPI_COMM_WORLD_SIZE", "4"},
+                 {"OMPI_COMM_WORLD_RANK", "3"}},
+                4,
+                3},
+               {{{"FLUX_JOB_SIZE", "8"},
+                 {"FLUX_TASK_RANK", "5"},
+                 {"SLURM_STEP_NUM_TASKS", "2"},
+                 {"SLURM_PROCID", "1"}},
+                8,
+                5},
+               {{{"JSM_NAMESPACE_SIZE", "6"}, {"JSM_NAMESPACE_RANK", "2"}}, 6, 2},
+               {{{"MV2_COMM_WORLD_SIZE", "4"}, {"MV2_COMM_WORLD_RANK", "1"}}, 4, 1},
+               {{{"PALS_RANKID", "3"}}, 0, 3},
+               {{{"ALPS_APP_PE", "0"}}, 0, 0}};
+  for (const auto& each : cases) {
+    const LauncherEnvironment found = environment_of(each.variables);
+    CAPTURE(each.variables.begin()->first);
+    CHECK(found.started);
+    CHECK(found.size == each.size);
+    CHECK(found.rank == each.rank);
+  }
+}
+
 TEST_CASE("launch: what the parent and Slurm say of starts before this one") {
   CHECK(environment_of({}).restarts == 0);
   CHECK(environment_of({}).ended_before == 0);
   const LauncherEnvironment again = environment_of({{"FSDP_RESTARTS", "2"},
                                                     {"SLURM_RESTART_COUNT", "3"},
-                                                    {"FSDP_ENDED_BEFORE", "1700000000.25"}});
+                                                    {"FSDP_ENDED_BEFORE", "1700000000.25"},
+                                                    {"FSDP_STATUS_BEFORE", "137"},
+                                                    {"FSDP_CAUSE_BEFORE", "it hung"},
+                                                    {"FSDP_DURABLE_STEP", "5000000000"}});
   CHECK(again.restarts == 5);
   CHECK(again.ended_before == 1700000000.25);
+  CHECK(again.by_slurm == 3);
+  CHECK(again.unattended);
+  CHECK(!environment_of({}).unattended);
+  CHECK(again.status_before == 137);
+  CHECK(again.cause_before == "it hung");
+  CHECK(again.durable_step == 5'000'000'000);
+  CHECK(environment_of({}).status_before == -1);
 }
 
 TEST_CASE("launch: a Slurm batch script is not srun") {

@@ -31,6 +31,12 @@ TEST_CASE("OpenMP's variables: hidden by their first letter, others stay") {
                                           "kMP_AFFINITY=compact", "oMP_DYNAMIC=true",
                                           "OMP_PLACES_=x", "OMP_WAIT_POLICY=passive", "OMP_PLACES",
                                           "O", ""});
+  show_openmp_variables(environment.data());
+  CHECK(texts[0] == "OMP_PLACES={0}");
+  CHECK(texts[2] == "GOMP_CPU_AFFINITY=");
+  CHECK(texts[4] == "KMP_AFFINITY=compact");
+  CHECK(texts[7] == "OMP_WAIT_POLICY=passive");
+  CHECK(texts[10].empty());
 }
 
 TEST_CASE("OpenMP's variables: read under their own names, hidden or set since") {

@@ -72,9 +72,14 @@ TEST_CASE("model source: what generation's files say and generate does not do") 
 
 TEST_CASE("model source: what is no folder, and a preset, which has no weights") {
   const auto error = [](const char* name) { return test::error_of([&] { find_model(name); }); };
+  CHECK(error("gpt2-124m") ==
+        "gpt2-124m: expected a model's folder: this is a preset, which has sizes but no weights; a "
+        "folder holds config.json and model.safetensors");
   CHECK(error("gpt2") ==
-        "gpt2: expected a model's folder: this is a preset (gpt2-124m), which has sizes but no "
-        "weights; a folder holds config.json and model.safetensors");
+        "gpt2: no such folder; the nearest preset is gpt2-124m (gpt2 on the hub), "
+        "which has no weights");
+  CHECK(test::contains(error("org/name"), "org/name: no such folder; of a model on"));
+  CHECK(test::contains(error("org/name"), "\n  hf download org/name "));
   CHECK(error("gpt2-12m") ==
         "gpt2-12m: no such folder; the nearest preset is gpt2-124m, which has no weights");
   CHECK(error("/no/such") == "/no/such: no such folder");

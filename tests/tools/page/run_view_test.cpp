@@ -29,6 +29,13 @@ TEST_CASE("run view: a run that has ended") {
   CHECK(view.step.step == 0);
 }
 
+TEST_CASE("run view: a run that has ended in an error") {
+  const test::TempFolder folder;
+  const fs::path run = test::begun_run(folder, "a", test::page_config("full_shard"));
+  leave_end_note(run, {.status = 76, .cause = "step 12: the loss is not finite"});
+  CHECK(read_run_view(run).state(1e9) == "ended with status 76: step 12: the loss is not finite");
+}
+
 TEST_CASE("run view: a timeline's last step with its memory") {
   const test::TempFolder folder;
   const fs::path run = test::ended_run(folder, "a", test::page_config("no_shard"));

@@ -6,7 +6,6 @@
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
-#include "tools/predict/machine_files.h"
 #include "tools/predict/rates_file.h"
 
 namespace fsdp::tools {
@@ -20,9 +19,29 @@ TEST_CASE("machines: a name, or the names that there are") {
   CHECK(!is_machine("A100"));
   CHECK(test::error_of([] { machine_rates("A100"); }) ==
         "machine: expected one of V100-16, V100-32, L40, A100-40, A100-80, DGX-A100, H100, "
-        "H100-cublaslt, H100-EFA, H100-500W, H200, B200, cpu, got \"A100\"");
-  CHECK(gpu_names().size() + 1 == machine_names().size());  // all but the CPU
+        "H100-cublaslt, H100-EFA, H100-500W, H200, B200, cpu, T4, A10, A10G, A40, A6000, "
+        "RTX-6000-Ada, L4, L40S, RTX-3090, RTX-4090, RTX-5090, H20, H100-PCIe, H100-NVL, GH200, "
+        "GB200, B300, or a size of memory such as 48GiB; got \"A100\"; near: A100-40, A100-80");
+  CHECK(machine_named("NVIDIA A100-SXM4-80GB") == "A100-80");
+  CHECK(machine_named("my.json") == "my.json");
   CHECK(machine_rates(kUsualMachine).machine == "an A100 80 GB, eight in a machine");
+}
+
+TEST_CASE("machines: a size of memory has no times") {
+  const Rates rates = machine_rates("48GiB");
+  CHECK(rates.memory_only);
+  CHECK(rates.device_gib == 48);
+  CHECK(rates.context_mib == machine_rates(kUsualMachine).context_mib);
+  CHECK(wrong_machine("48GiB").empty());
+  CHECK(wrong_machine("1.5TB").empty());
+  for (const char* wrong : {"48", "GiB", "-3GiB", ""}) {
+    CAPTURE(wrong);
+    CHECK(test::contains(wrong_machine(wrong), "or a size of memory such as 48GiB"));
+  }
+  CHECK(test::error_of([&] { check_has_times(rates); }) ==
+        "a GPU of 48GiB: its memory alone is known, and no time: --rates NAME takes the times of a "
+        "machine");
+  check_has_times(machine_rates("T4"));
 }
 
 // Fitted on the rows of llm-foundry, tests/fixtures/planning/README.md.
@@ -56,9 +75,9 @@ void check_sources(const Json& object, const std::string& path,
 
 TEST_CASE("machines: every number has its source, and every source a number") {
   const test::TempFolder folder;
-  for (const MachineFile& file : machine_files()) {
-    CAPTURE(file.name);
-    const Rates rates = machine_rates(file.name);
+  for (const std::string& name : machine_names()) {
+    CAPTURE(name);
+    const Rates rates = machine_rates(name);
     write_rates(folder / "all.json", rates);
     const Json all = read_json_file(folder / "all.json");
     check_sources(all, "", rates.sources);

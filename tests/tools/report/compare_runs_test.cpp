@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/launch/backend_choice.h"
+#include "tools/launch/end_note.h"
 #include "tools/report/metrics.h"
 
 namespace fsdp::tools {
@@ -154,6 +156,36 @@ TEST_CASE("run comparison: a row for each run, with columns") {
                                               {b.string(), "2", "0.2000", "2.00"}});
   CHECK(table_of_runs({a, b}, {}).columns.size() == 9);
   CHECK(test::contains(test::error_of([&] { table_of_runs({a}, {}); }), "two run directories"));
+}
+
+// As it lies there while a run goes on, or when it was killed.
+TEST_CASE("run comparison: of a run that has not ended, what is known of it") {
+  const test::TempFolder folder;
+  const auto run = make_run(folder, "run", "train: {lr: 1}\n", summary(1 << 20, 1 << 20));
+  const auto other = folder / "other";
+  std::filesystem::create_directory(other);
+  folder.write("other/config.yaml", "train: {lr: 2}\n");
+  folder.write("other/run_args.json", R"({"world_size": 4})");
+  folder.write("other/metrics.jsonl", "{\"step\":5,\"loss\":2.5,\"tokens_per_s\":300}\n");
+  folder.write("other/run.lock", "process 1 on " + host_name() + " since noon");
+  folder.write("other/progress.json",
+               R"({"seen": 5, "step": 7, "wall_time_s": 1, "restarts": 2, "lost_s": 3})");
+  const std::string text = compare_runs({run, other});
+  CAPTURE(text);
+  CHECK(test::contains(text, "other (killed)\n"));
+  CHECK(test::contains(text, "train.lr                                       1             2\n"));
+  CHECK(test::contains(text, "ranks                                          2             4\n"));
+  CHECK(test::contains(text, "training loss                             1.5000        2.5000\n"));
+  CHECK(test::contains(text, "steps                                         10             7\n"));
+  CHECK(test::contains(text, "share of time in steps that count          1.000         0.250\n"));
+  CHECK(test::contains(text, "s/step                                    0.4000        killed\n"));
+  CHECK(test::contains(text, "restarts                                       0             2\n"));
+  CHECK(test::contains(text, "activation                                  1.00        killed\n"));
+  const CaseTable table = table_of_runs({run, other}, {"tokens_per_s", "peak_memory", "speed_up"});
+  CHECK(text_table(table).rows.at(1) ==
+        std::vector<std::string>{other.string(), "4", "300", "killed", "killed"});
+  leave_end_note(other, {.status = 76, .cause = "the loss is not finite"});
+  CHECK(test::contains(compare_runs({other, run}), "first:  " + other.string() + " (failed)\n"));
 }
 
 TEST_CASE("run comparison: what is not the directory of a run") {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
@@ -53,6 +54,24 @@ TEST_CASE("metrics line: cut lines, and lines of somebody else") {
     CAPTURE(text);
     CHECK(!MetricsLine::read(text));
   }
+}
+
+TEST_CASE("metrics line: the end of a log, whatever its length") {
+  const test::TempFolder folder;
+  CHECK(!read_log_end(folder / "absent").step);
+  std::string text;
+  for (int step = 1; step <= 5000; ++step) {
+    text += fmt::format("{{\"step\":{},\"loss\":2.5,\"tokens_per_s\":7,\"wall_time_s\":{}}}\n",
+                        step, 0.25 * step);
+  }
+  const LogEnd end = read_log_end(
+      folder.write("log", text + "{\"step\":5000,\"validation_loss\":3}\n{\"step\":5001,\"lo"));
+  CHECK(end.step == 5000.0);
+  CHECK(end.loss == 2.5);
+  CHECK(end.validation_loss == 3.0);
+  CHECK(end.tokens_per_s == 7.0);
+  CHECK(end.steps_per_s == doctest::Approx(4));
+  CHECK(!end.samples);
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ TEST_CASE("metrics: the summary") {
   CHECK(again.at("save_stall_s") == 1);
   CHECK(again.at("save_write_s") == 5);
   CHECK(again.at("save_stall_share") == 0.2);
+  const double share = again.at("effective_share");
+  CHECK(share == summary.costs.effective_share(summary.totals.wall_time_s));
   const Json communication = again.at("communication");
   CHECK(communication.at("exposed_s") == 0.002);
   CHECK(communication.at("compute_s") == 1);
@@ -227,23 +229,53 @@ bool keeps_lines_of_a_full_disk(const std::filesystem::path& path) {
   return kept && log.problem().empty() && read_file(path) == expected;
 }
 
+// See keeps_lines_of_a_full_disk().
+bool forgets_lines_of_a_disk_that_stays_full(const std::filesystem::path& path) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  LineLog log(path);
+  const rlimit full = {5, RLIM_INFINITY}, free = {RLIM_INFINITY, RLIM_INFINITY};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  constexpr int kLines = 20;
+  constexpr size_t kLine = LineLog::kMostPending / 16;
+  for (int i = 0; i < kLines; ++i)
+    log.append_record(std::string(kLine, static_cast<char>('a' + i)));
+  const bool told =
+      log.problem() == path.string() +
+                           ": 16 lines cannot be written; is the disk full?; 4 earlier "
+                           "lines are lost";
+  ::setrlimit(RLIMIT_FSIZE, &free);
+  log.retry();
+  const std::string text = read_file(path);
+  return told && log.problem() == path.string() + ": 4 earlier lines are lost" &&
+         text.size() == LineLog::kMostPending && text.front() == 'e' && text.back() == 't';
+}
+
 TEST_CASE("metrics: lines reach the disk when that is asked for") {
   const test::TempFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
   log.evaluation({.step = 1, .loss = 2});
   CHECK(log.sync() == "");
+  // Somebody has removed it: that is said, and the file begun again.
   std::filesystem::remove(folder / "metrics.jsonl");
   CHECK(test::contains(log.sync(), "metrics.jsonl: cannot open"));
+  CHECK(test::contains(log.problem(), "metrics.jsonl: cannot open"));
+  log.evaluation({.step = 2, .loss = 2});
+  CHECK(log.sync() == "");
+  CHECK(log.problem() == "");
+  CHECK(read_file(folder / "metrics.jsonl").starts_with("{\"step\":2,"));
   CHECK(MetricsLog().sync() == "");
 }
 
 TEST_CASE("metrics: what a full disk does not take is written when there is room") {
   const test::TempFolder folder;
-  const pid_t process = ::fork();
-  if (process == 0) ::_exit(keeps_lines_of_a_full_disk(folder / "metrics.jsonl") ? 0 : 1);
-  int status = -1;
-  ::waitpid(process, &status, 0);
-  CHECK(status == 0);
+  for (const auto holds : {keeps_lines_of_a_full_disk, forgets_lines_of_a_disk_that_stays_full}) {
+    const pid_t process = ::fork();
+    if (process == 0) ::_exit(holds(folder / "metrics.jsonl") ? 0 : 1);
+    int status = -1;
+    ::waitpid(process, &status, 0);
+    CHECK(status == 0);
+    std::filesystem::remove(folder / "metrics.jsonl");
+  }
 }
 
 }  // namespace

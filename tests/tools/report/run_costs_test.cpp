@@ -33,6 +33,41 @@ TEST_CASE("run costs: what a failure loses, and how long nobody noticed it") {
         RunCosts{.restarts = 1});
 }
 
+TEST_CASE("run costs: the share of the time in which steps were done that count") {
+  CHECK(RunCosts().effective_share(0) == 1);
+  CHECK(RunCosts().effective_share(10) == 1);
+  CHECK(RunCosts{.lost_s = 1, .detection_s = 2, .pause_s = 3, .restart_s = 4}.effective_share(30) ==
+        0.75);
+}
+
+TEST_CASE("progress file: the pause before a restart ends with its process, at the first step") {
+  const test::TempFolder folder;
+  RunProgress begin = {.step = 5, .costs = {.restarts = 1, .pause_s = 1}};
+  begin.ended_before = unix_time() - 60;
+  double pause_s = 0, restart_s = 0;
+  ProgressFile file(
+      folder / "progress.json", begin, [] { return 10.0; },
+      [&](double pause, double restart) { pause_s = pause, restart_s = restart; });
+  CHECK(restart_s == 0);
+  file.step({.steps = 6});
+  CHECK(restart_s == 10);
+  CHECK(pause_s == doctest::Approx(50).epsilon(0.1));
+  CHECK(file.costs().pause_s == 1 + pause_s);
+}
+
+TEST_CASE("progress file: a thread touches it, so that a long step is no silence") {
+  const test::TempFolder folder;
+  const ProgressFile file(folder / "progress.json", {});
+  const auto made = std::filesystem::last_write_time(folder / "progress.json");
+  std::filesystem::last_write_time(folder / "progress.json", made - std::chrono::hours(1));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::filesystem::last_write_time(folder / "progress.json") < made &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  CHECK(std::filesystem::last_write_time(folder / "progress.json") >= made);
+}
+
 TEST_CASE("run costs: the share of a write that the loop stood still for") {
   CHECK(!RunCosts().save_stall_share());
   CHECK(RunCosts{.save_stall_s = 1, .save_write_s = 4}.save_stall_share() == 0.25);

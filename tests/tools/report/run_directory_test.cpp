@@ -28,6 +28,10 @@ TEST_CASE("run directory: one that was asked for and is there, and a disk that i
   };
   const std::string taken =
       fmt::format("runtime.run_dir: {} is there already; give another one", folder.path().string());
+  CHECK(refusal(folder.path(), 1) == taken + ", or --resume auto, which starts in an empty folder");
+  std::filesystem::create_directory(folder / "lost+found");  // of a fresh volume
+  CHECK(test::contains(refusal(folder.path(), 1), "--resume auto"));
+  CHECK(refusal(folder.write("file", "x"), 1).ends_with("is there already; give another one"));
   CHECK(refusal(folder.path(), 1) == taken);
   std::string made;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {

@@ -19,6 +19,39 @@ TEST_CASE("data paths: they are looked for here, then beside the configuration")
   CHECK(resolve_path("", config_file) == "");
 }
 
+TEST_CASE("data paths: a recipe's files are those beside it, and one of two is named") {
+  const test::TempFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder / "recipe");
+  folder.write("train.txt", "here");
+  folder.write("recipe/train.txt", "beside");
+  folder.write("only_here.txt", "here");
+  std::filesystem::current_path(folder.path());
+  const std::filesystem::path file = "recipe/base.yaml";
+  const auto find = [&](LookFirst first, const std::string& place) {
+    config::TrainConfig config;
+    config.data.train = {"train.txt", "*.txt"};
+    config.places["data.train"] = place;
+    std::vector<std::string> out = find_texts(config, file, first);
+    out.insert(out.begin(), config.data.train.begin(), config.data.train.end());
+    return out;
+  };
+  CHECK(resolve_path("train.txt", file, LookFirst::kBeside) == "recipe/train.txt");
+  CHECK(resolve_path("train.txt", file) == "train.txt");
+  CHECK(resolve_path("only_here.txt", file, LookFirst::kBeside) == "only_here.txt");
+  using Strings = std::vector<std::string>;
+  CHECK(find(LookFirst::kBeside, "recipe/base.yaml:1") ==
+        Strings{"recipe/train.txt", "recipe/train.txt",
+                "data.train: train.txt: that beside recipe/base.yaml is taken, not that in the "
+                "current folder"});
+  const Strings here = {"train.txt", "only_here.txt", "train.txt",
+                        "data.train: train.txt: that in the current folder is taken, not that "
+                        "beside recipe/base.yaml"};
+  CHECK(find(LookFirst::kHere, "recipe/base.yaml:1") == here);
+  CHECK(find(LookFirst::kBeside, "--set data.train=...") == here);
+  std::filesystem::current_path(before);
+}
+
 struct Paths {
   test::TempFolder folder;
   config::TrainConfig config;

@@ -2,8 +2,10 @@
 #include "tools/train/model_shape.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -106,6 +108,51 @@ TEST_CASE("model shape: how much is trained") {
   CHECK(describe_trained({&a, &b}) == "");
   a.set_trainable(false);
   CHECK(describe_trained({&a, &b}) == "1,000 of 4,000 parameters are trained (25.0000 %)");
+}
+
+TEST_CASE("model shape: a name with a slash is a folder, every other one a preset or an error") {
+  const test::TempFolder folder;
+  CHECK(model_override(folder.path().string()) == "model.path=" + folder.path().string());
+  CHECK(model_override("bigscience/bloom-560m") == "model.path=bigscience/bloom-560m");
+  CHECK(model_override("gpt2-124m") == "model.preset=gpt2-124m");
+  CHECK(test::error_of([] { model_override("gpt2-12m"); }) ==
+        "--model gpt2-12m: neither a folder nor a preset; the nearest preset is gpt2-124m");
+  CHECK(model_override("gpt2") == "model.preset=gpt2");  // for its sizes
+  CHECK(test::contains(test::error_of([] { model_override("gpt2", HubNames::kRefused); }),
+                       "the nearest preset is gpt2-124m (gpt2 on the hub)"));
+  for (const char* key : {"path", "preset"}) {  // neither is random weights in silence
+    const std::string error = error_of(fmt::format("model: {{{}: bigscience/bloom-560m}}", key));
+    CHECK(test::contains(error, fmt::format("model.{}: ", key)));
+    CHECK(test::contains(error, "\n  hf download bigscience/bloom-560m "));
+  }
+}
+
+TEST_CASE("model shape: published sizes of a model that is not there") {
+  const auto sizes = [](const std::string& yaml, std::vector<std::string> notes) {
+    config::TrainConfig config = config::parse_config(yaml, "c.yaml", {});
+    CHECK(take_published_sizes(config) == notes);
+    return model_config(config, vocabulary_of(config)).parameter_count();
+  };
+  const std::string text = "\ndata: {train: [rows.jsonl]}";
+  const std::string hub = ": a name of Hugging Face's hub: the sizes are those of the preset ";
+  const std::vector<std::string> bloom = {"model.path: bigscience/bloom-560m" + hub + "bloom-560m"};
+  CHECK(sizes("model: {path: bigscience/bloom-560m}" + text, bloom) == 559214592);
+  CHECK(sizes("model: {path: bigscience/bloom-560m}\ndata: {tokenizer: bigscience/bloom-560m}",
+              bloom) == 559214592);
+  CHECK(sizes("model: {path: bigscience/bloom-560m}\ndata: {tokenizer: bytes}", bloom) ==
+        559214592);
+  CHECK(sizes("model: {preset: codellama/CodeLlama-7b-hf}",
+              {"model.preset: codellama/CodeLlama-7b-hf" + hub + "codellama-7b"}) == 6738546688);
+  CHECK(sizes("model: {preset: codellama-7b}" + text,
+              {"model.vocab_size: 32016, as the preset codellama-7b was published; a run of this "
+               "configuration has 257, the tokens of bytes (data.tokenizer)"}) == 6738546688);
+  CHECK(sizes("model: {preset: bloom-560m}", {}) == 559214592);
+  // What is said counts.
+  CHECK(sizes("model: {preset: gpt2-124m, vocab_size: 257}" + text, {}) == 86039808);
+  CHECK(sizes("model: {preset: gpt2-124m}\ndata: {tokenizer: bytes}", {}) == 86039808);
+  config::TrainConfig unknown = config::parse_config("model: {path: org/name}", "", {});
+  CHECK(take_published_sizes(unknown).empty());
+  CHECK(unknown.model.path == "org/name");
 }
 
 }  // namespace

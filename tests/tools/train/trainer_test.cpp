@@ -43,16 +43,23 @@ struct Run {
   TrainTotals outcome;
   std::string error;
   std::string metrics;
+  std::string printed;  // notes
 };
 
-Run run(int ranks, const TrainerOptions& options) {
+// `log_file`: gets the place of metrics.jsonl before the first step.
+Run run(int ranks, const TrainerOptions& options, std::filesystem::path* log_file = nullptr) {
   const test::TempFolder folder;
+  std::filesystem::create_directory(folder / "run");
+  const std::filesystem::path metrics = folder / "run/metrics.jsonl";
+  if (log_file) *log_file = metrics;
   Run result;
+  std::FILE* printed = std::fopen((folder / "out").c_str(), "w");
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
     Session session = place_session(world, tiny_options());
     session.initialise(models::from_scratch(3));
-    Progress progress(nullptr, -1, 1);
-    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
+    RunOutput output(printed);
+    Progress progress(world.rank() == 0 ? &output : nullptr, -1, 1'000'000);
+    MetricsLog log = world.rank() == 0 ? MetricsLog(metrics) : MetricsLog();
     Trainer trainer(session, options, progress, log);
     try {
       const TrainTotals outcome = trainer.run(training(world), validation(world));
@@ -61,7 +68,9 @@ Run run(int ranks, const TrainerOptions& options) {
       if (world.rank() == 0) result.error = error.what();
     }
   });
-  result.metrics = read_file(folder / "metrics.jsonl");
+  std::fclose(printed);
+  result.printed = read_file(folder / "out");
+  result.metrics = read_file(metrics);
   return result;
 }
 
@@ -199,6 +208,68 @@ TEST_CASE("trainer: a loss that is not finite in the last step, or before an eva
     CHECK(test::contains(error, "step 2: loss "));
     CHECK(test::contains(error, "first in the output of unit "));
   }
+}
+
+// The schedule ends in the one update that throws the model out of range: no step sees it.
+TEST_CASE("trainer: a validation loss that is not finite is told at once, and is never the best") {
+  const Run diverged = run(
+      2, {.steps = 1, .log_every = 1, .eval_every = 1, .schedule = {.peak = 1e39, .total = 50}});
+  CHECK(diverged.error == "");
+  CHECK(test::contains(diverged.printed, "warning: step 1: the validation loss is nan\n"));
+  REQUIRE(diverged.outcome.validation_loss);
+  CHECK(!std::isfinite(*diverged.outcome.validation_loss));
+  CHECK(!diverged.outcome.best_validation_loss);
+  CHECK(lines_of(diverged.metrics).back().at("best_validation_loss").is_null());
+  CHECK(nonfinite_validation(diverged.outcome) == "step 1: the validation loss is nan");
+  CHECK(nonfinite_validation({}) == "");
+  CHECK(nonfinite_validation({.validation_loss = 1}) == "");
+}
+
+TEST_CASE("trainer: a log that somebody removes is told of once, and that it is there again") {
+  std::filesystem::path log;
+  const auto remove = [&](const TrainTotals& totals) {
+    if (totals.steps >= 3 && totals.steps < 8) std::filesystem::remove_all(log.parent_path());
+    if (totals.steps >= 8) std::filesystem::create_directories(log.parent_path());
+  };
+  const Run run_of = run(1,
+                         {.steps = 16,
+                          .log_every = 1,
+                          .schedule = {.peak = 0.01, .total = 16},
+                          .save_every = 2,
+                          .save = [](const TrainTotals&, bool) {},
+                          .between_steps = remove},
+                         &log);
+  const std::string warning = "warning: " + log.string() + ": ";
+  const size_t told = run_of.printed.find(warning);
+  REQUIRE(told != std::string::npos);
+  CHECK(run_of.printed.find(warning, told + 1) == std::string::npos);
+  CHECK(test::contains(run_of.printed, "note: metrics.jsonl is written again\n"));
+  CHECK(lines_of(run_of.metrics).back().at("step") == 16);
+}
+
+TEST_CASE("trainer: a rank remembers as many waits of many steps as of few") {
+  const auto remembered = [](int64_t steps) {
+    size_t waits = 0;
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      Session session = place_session(world, tiny_options());
+      session.initialise(models::from_scratch(3));
+      const auto listen = [&world](const std::vector<std::string>& open) {
+        world.rings()->set_phase(comm::HostPhase::of(open));
+      };
+      TracePhases phases(nullptr, listen);
+      session.set_phases(&phases);
+      Progress progress(nullptr, -1, 1);
+      MetricsLog log;
+      Trainer(session, {.steps = steps, .schedule = {.peak = 0.01, .total = steps}}, progress, log)
+          .run(training(world), {});
+      if (world.rank() > 0) return;
+      for (const comm::RingSnapshot& ring : world.rings()->snapshot()) waits += ring.waits.size();
+    });
+    return waits;
+  };
+  const size_t few = remembered(40);
+  CHECK(few > 0);
+  CHECK(remembered(400) == few);
 }
 
 // Requirement: of 625 steps ten are skipped, so that step 500 has the rate of update 490.

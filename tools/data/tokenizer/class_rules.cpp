@@ -281,7 +281,7 @@ class Reader {
         token->token.special = true;
         token->token.normalized = false;
       }
-      if (name == "bos_token") out_.begin = token->token.content;
+      if (name == "bos_token") out_.begin = out_.begin_of_text = token->token.content;
       if (name == "eos_token") {
         out_.end_of_text = token->token.content;
         out_.end_is_named = config_.contains(key);

@@ -19,8 +19,9 @@ struct ClassRules {
   std::vector<AddedToken> tokens;  // to be added after those of the tokenizer.json
   // Whether `begin` and `end` stand around a text in place of what the post-processor says.
   bool frames = false;
-  std::optional<std::string> begin, end;            // where add_bos_token and add_eos_token say so
-  std::optional<std::string> end_of_text, padding;  // eos_token and pad_token, of file or class
+  std::optional<std::string> begin, end;  // where add_bos_token and add_eos_token say so
+  // bos_token, eos_token and pad_token, of file or class
+  std::optional<std::string> begin_of_text, end_of_text, padding;
   bool end_is_named = false, padding_is_named = false;  // by a file
   bool begin_is_asked_for = false;  // add_bos_token: true, which may have no effect
   bool split_special_tokens = false;

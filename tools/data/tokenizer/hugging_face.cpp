@@ -126,12 +126,15 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string na
     return token && !is_named && stages->id_of(*token) < 0;
   };
   if (is_new(rules.end_of_text, rules.end_is_named)) rules.end_of_text.reset();
-  if (is_new(rules.padding, rules.padding_is_named)) rules.padding.reset();
+  const bool unknown_padding = is_new(rules.padding, rules.padding_is_named);
+  if (unknown_padding) rules.padding.reset();
   const bool begins_anew = rules.frames && is_new(rules.begin, false);
   const std::vector<AddedToken> changed = stages->apply(rules);
   stages->find_cuts();
   stages_ = std::move(stages);
   find_named_tokens(folder, rules);
+  if (rules.name.empty()) named_.begin = named_.padding = std::nullopt;
+  if (unknown_padding) named_.padding.reset();
   const SpecialFrame& frame = stages_->frame;
   const std::string state = fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
                                         fmt::join(frame.before, ","), fmt::join(frame.after, ","));
@@ -166,7 +169,11 @@ void HuggingFaceTokenizer::find_named_tokens(const std::filesystem::path& folder
   }
   padding_ = rules.padding ? s.id_of(*rules.padding) : -1;
   end_of_text_ = rules.end_of_text ? s.id_of(*rules.end_of_text) : -1;
+  named_.end_is_said = end_of_text_ >= 0;
   if (end_of_text_ < 0) end_of_text_ = find_end_of_text(folder, s.added, s.model);
+  named_.begin = rules.begin_of_text ? s.id_of(*rules.begin_of_text) : -1;
+  named_.padding = padding_;
+  if (end_of_text_ >= 0) named_.end = end_of_text_;
 }
 
 HuggingFaceTokenizer::~HuggingFaceTokenizer() = default;

@@ -32,6 +32,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   int64_t vocab_size() const override;
   int32_t end_of_text() const override { return end_of_text_; }
   int32_t padding() const override { return padding_; }
+  NamedTokens named() const override { return named_; }
   uint64_t identity() const override { return identity_; }
   // Error for text that is not UTF-8.
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
@@ -60,6 +61,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   size_t stretch_;
   uint64_t identity_ = 0;
   int32_t end_of_text_ = -1, padding_ = -1;
+  NamedTokens named_;
   std::unique_ptr<const Stages> stages_;
 };
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,12 @@ namespace fsdp::data {
 // text, or kept in a decoded one.
 enum class SpecialTokens : uint8_t { kOmit, kInclude };
 
+// The tokens that a model's config.json names, too. Of each: what the tokenizer's files say.
+struct NamedTokens {
+  std::optional<int32_t> begin, end, padding;  // none: they say nothing; -1: that there is none
+  bool end_is_said = true;                     // by a key; else the end is found by its usual names
+};
+
 // One thread at a time.
 class Tokenizer {
  public:
@@ -28,6 +35,7 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;         // the largest id and 1
   virtual int32_t end_of_text() const = 0;        // closes a document; -1: this tokenizer has none
   virtual int32_t padding() const { return -1; }  // fills up rows; -1: it names none
+  virtual NamedTokens named() const { return {}; }
   // Changes whenever the same text may get other ids; part of a token cache's identity.
   virtual uint64_t identity() const = 0;
   // Hands on the ids of a text in stretches, so that a long text needs no memory for all of them. A
@@ -56,6 +64,7 @@ class ByteTokenizer : public Tokenizer {
   std::string_view name() const override { return "bytes"; }
   int64_t vocab_size() const override { return 257; }
   int32_t end_of_text() const override { return 256; }
+  NamedTokens named() const override { return {.end = end_of_text()}; }
   uint64_t identity() const override;
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
   std::string decode(std::span<const int32_t> tokens,
@@ -63,15 +72,21 @@ class ByteTokenizer : public Tokenizer {
 };
 
 // "bytes", or the path of a tokenizer.json, of a vocab.json beside merges.txt, or of a folder with
-// one.
+// one. A file that the byte tokenizer was written to is that tokenizer again.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
 // The name to use where none is given: the model folder's file if it has a tokenizer, also one that
-// is not read, "bytes" otherwise. `model_folder` may be "".
+// is not read, "bytes" otherwise, and where that file is the byte tokenizer's. `model_folder` may
+// be
+// "".
 std::string default_tokenizer(const std::string& model_folder);
 // Copies what make_tokenizer(name) reads to a model folder, and the files beside it that other
-// programs read; nothing for "bytes". The copy names the class of the tokenizer.
-void copy_tokenizer_files(const std::string& name, const std::filesystem::path& model_folder);
+// programs read; "bytes" is written as a tokenizer.json. The copy names the class of the tokenizer,
+// and the token that ends a text.
+void copy_tokenizer_files(const std::string& name, const Tokenizer& tokenizer,
+                          const std::filesystem::path& model_folder);
 // The tokenizer's files that a model folder has, also files that this program does not read.
 void copy_tokenizer_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+// Of these files, those with chat templates. Returns whether there are any.
+bool copy_chat_templates(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace fsdp::data

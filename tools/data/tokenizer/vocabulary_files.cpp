@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/file_kind.h"
 #include "core/io/hub_files.h"
 #include "core/io/json.h"
 #include "tools/data/tokenizer/class_rules.h"
@@ -61,7 +62,7 @@ bool is_of_qwen(const fs::path& folder, const Json& keys) {
 // With the ends that Python's text files have. See [Note: lines of merges.txt].
 std::vector<std::string> lines_of(const fs::path& file, bool qwen) {
   std::string text = read_file(file);
-  const std::string other = stand_in(text);
+  const std::string other = other_kind(text, file, Wanted::kText);
   FSDP_CHECK(other.empty(), "{}: {}", file.string(), other);
   std::vector<std::string> lines = {""};
   for (size_t i = 0; i < text.size(); ++i) {

@@ -64,14 +64,6 @@ std::vector<Rule> top_rules() {
   };
 }
 
-// A number of ranks that is 1 where there is no such parallelism.
-Take one_rank(const char* reason) {
-  return [reason](const Given& given, Adoption& adoption) {
-    if (given.whole() > 1) given.refuse(reason);
-    adoption.off(given);
-  };
-}
-
 const std::string kMesh = "parallelism_config.";
 
 std::vector<Rule> mesh_rules() {
@@ -120,17 +112,6 @@ std::vector<Rule> deepspeed_rules() {
   };
 }
 
-// FSDP2's boolean, or FSDP1's strategy by name or number. accelerate tries a boolean first, and
-// then refuses "1" under FSDP1: here it is the strategy.
-void take_reshard(const Given& given, Adoption& adoption) {
-  const Given* version = adoption.find("fsdp_config.fsdp_version");
-  const bool number = given.one() == "1" && !(version && version->whole() == 2);
-  if (given.says_truth() && !number)
-    truth_to("fsdp.reshard_after_forward")(given, adoption);
-  else
-    set_strategy(adoption, given, given.one());
-}
-
 // Ranks that share a model, and copies of such groups. Returns whether it says the strategy.
 bool take_mesh(Adoption& adoption) {
   const Given* replicas = adoption.find(kMesh + "dp_replicate_size");
@@ -145,8 +126,7 @@ bool take_mesh(Adoption& adoption) {
   const auto [copies, size] = sizes;
   if (copies * size == 1) return false;
   const Given& origin = copies > 1 ? *replicas : *shards;
-  const Given* version = adoption.find("fsdp_config.fsdp_version");
-  if (!version || version->whole() != 2) {
+  if (fsdp_version(adoption, 1) != 2) {
     origin.refuse("accelerate takes it with fsdp_version: 2 alone");
   }
   if (size == 1) {
@@ -166,21 +146,12 @@ void take_sharding(Adoption& adoption) {
     adoption.leave(*strategy, "parallelism_config says it");
   else if (strategy)
     set_strategy(adoption, *strategy, strategy->one());
-  if (reshard) take_reshard(*reshard, adoption);
+  const int version = fsdp_version(adoption, 1);
+  if (reshard) take_reshard(*reshard, adoption, version);
   adoption.set_default("fsdp.strategy", "full_shard", "accelerate's default");
   const Given* policy = adoption.find("fsdp_config.auto_wrap_policy");
-  Wrapping wrapping = Wrapping::kNone;
-  const std::string name = policy ? lower(policy->one()) : "no_wrap";
-  if (name == "transformer_based_wrap") {
-    wrapping = Wrapping::kBlocks;
-  } else if (name == "size_based_wrap") {
-    wrapping = Wrapping::kSize;
-  } else if (name != "no_wrap") {
-    policy->fail("TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
-  }
-  set_wrap(adoption, wrapping, policy);
-  adoption.set_default("fsdp.forward_prefetch", "false", "accelerate's default");
-  adoption.set_default("fsdp.backward_prefetch", "none", "accelerate's default");
+  set_wrap(adoption, policy ? wrapping_of(*policy) : Wrapping::kNone, policy);
+  set_prefetch_defaults(adoption, version, "accelerate's");
 }
 
 // What accelerate reads of the sections, under each way to distribute.
@@ -209,12 +180,16 @@ const Program& accelerate_program() {
 
 std::string adopt_accelerate(const std::filesystem::path& file, const AdoptOptions& options) {
   std::vector<Given> given = read_tree(file);
-  for (Given& each : given) each.name = key_name(each.key);
+  for (Given& each : given) each.name = key_name(each.name);
   Adoption adoption("accelerate", file.string(), given, options);
   const Given* type = adoption.find("distributed_type");
   const std::string name = type ? type->one() : "";
   const Given* precision = adoption.find("mixed_precision");
-  take_all(accelerate_program(), adoption, ignored_sections(name));
+  std::vector<Ignored> ignored = ignored_sections(name);
+  if (name == "FSDP" && fsdp_version(adoption, 1) == 2) {
+    for (const Ignored& each : without_second_fsdp()) ignored.push_back(each);
+  }
+  take_all(accelerate_program(), adoption, ignored);
   FSDP_CHECK(type,
              "{}: distributed_type: expected FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO, "
              "got none",

@@ -82,9 +82,32 @@ Adoption::Adoption(std::string program, std::string source, std::vector<Given> g
   for (const TypedKey& each : options_.typed) {
     keys_[each.key] = {.text = each.value, .origin = each.typed, .place = each.typed};
   }
+  settle_twins();
   if (options_.ranks == 0) return;
   ranks_ = options_.ranks;
   notes_.push_back(fmt::format("--ranks {}: {}", ranks_, start_line(ranks_)));
+}
+
+// Two keys may have one name: an old one and a new one, or with a prefix and without. What is off
+// says nothing beside the other one, and what says the same is said once.
+void Adoption::settle_twins() {
+  for (size_t second = 0; second < given_.size(); ++second) {
+    const auto twin = std::find_if(given_.begin(), given_.begin() + second, [&](const Given& each) {
+      return each.name == given_[second].name && !each.is_item();
+    });
+    if (twin == given_.begin() + second || twin->key == given_[second].key) continue;
+    const bool first_goes = is_off(*twin);
+    const Given goes = first_goes ? *twin : given_[second];
+    const Given stays = first_goes ? given_[second] : *twin;
+    if (is_off(goes))
+      off(goes);
+    else if (goes.values == stays.values)
+      leave(goes, "as " + stays.key + " says");
+    else
+      goes.refuse("contradicts " + stays.origin());
+    given_.erase(first_goes ? twin : given_.begin() + second);
+    --second;
+  }
 }
 
 const Given* Adoption::find(const std::string& name) const {
@@ -236,10 +259,12 @@ std::vector<std::string> Adoption::unsaid() const {
 
 std::string Adoption::yaml() const {
   check_all_taken();
-  std::string out = fmt::format("# fsdp adopt {} {}\n", program_, on_one_line(source_));
+  const bool from_scratch = has("model.preset") || has("model.model_type");
+  std::string out = fmt::format("# fsdp adopt {} {}{}\n", program_, on_one_line(source_),
+                                from_scratch ? ": from scratch, the weights are random" : "");
   std::vector<std::string> notes = notes_;
-  const bool model = has("model.path") || has("model.preset") || has("model.model_type");
-  if (!model) notes.push_back("no model is named there: --model FOLDER, or a preset for its sizes");
+  if (!has("model.path") && !from_scratch)
+    notes.push_back("no model is named there: --model FOLDER, or a preset for its sizes");
   if (!has("data.train")) notes.push_back("no text is named there: --data FILES");
   if (const auto keys = unsaid(); !keys.empty()) {
     notes.push_back(

@@ -74,6 +74,7 @@ class Adoption {
   };
   // What was typed for the key, so that nothing foreign counts; "" when nothing was.
   std::string typed_for(const std::string& our_key) const;
+  void settle_twins();
   void check_all_taken() const;
   std::vector<std::string> unsaid() const;  // our keys that a run needs, and nothing has given
   std::vector<Line> lines() const;

@@ -262,8 +262,8 @@ const Program& deepspeed_program() {
 
 std::string adopt_deepspeed(const std::filesystem::path& file, const AdoptOptions& options) {
   std::vector<Given> given, from_arguments;
-  for (Given& each : read_tree(file)) {
-    each.name = name_of(each.key);
+  for (Given& each : read_lenient_tree(file)) {
+    each.name = name_of(each.name);
     (is_auto(each) ? from_arguments : given).push_back(each);
   }
   Adoption adoption("deepspeed", file.string(), given, options);

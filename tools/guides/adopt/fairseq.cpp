@@ -397,6 +397,8 @@ void take_variables(Adoption& adoption, const std::vector<Given>& variables) {
 std::string adopt_fairseq(const std::vector<std::string>& arguments, const AdoptOptions& options) {
   const ForeignCommand command =
       read_command(arguments, {"fairseq-train", "fairseq_cli/train.py"}, fairseq_program());
+  FSDP_CHECK(!command.arguments.empty(),
+             "adopt fairseq: expected the folder and the options of fairseq-train, got none");
   Adoption adoption("fairseq", command.source, command.arguments, options);
   const Given* backend = adoption.find("--ddp-backend");
   const bool sharded = backend && backend->one() == "fully_sharded";

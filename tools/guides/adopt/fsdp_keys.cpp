@@ -54,36 +54,17 @@ void take_checkpointing(const Given& given, Adoption& adoption) {
 
 void take_ram_efficient(const Given& given, Adoption& adoption) {
   const Given* sync = adoption.find(kSection + "sync_module_states");
-  if (given.truth() && sync && !sync->truth()) {
+  if (given.truth() && sync && !sync->truth() && fsdp_version(adoption, 1) == 1) {
     given.refuse("expected sync_module_states to be true: only rank 0 would have weights");
   }
   on_to("fsdp.sync_module_states", "true")(given, adoption);
-}
-
-// [A, B] or "A,B"
-std::vector<std::string> class_names(const Given& given) {
-  std::vector<std::string> names;
-  for (const std::string& value : given.values) {
-    for (size_t begin = 0; begin <= value.size();) {
-      const size_t end = std::min(value.find(',', begin), value.size());
-      std::string name = value.substr(begin, end - begin);
-      name.erase(0, name.find_first_not_of(' '));
-      name.erase(name.find_last_not_of(' ') + 1);
-      if (name.empty()) given.fail("names of classes");
-      names.push_back(name);
-      begin = end + 1;
-    }
-  }
-  return names;
 }
 
 }  // namespace
 
 std::string fsdp_key_name(const std::string& key) {
   const std::string prefixed = kSection + "fsdp_";
-  return key.starts_with(prefixed) && key != prefixed + "version"
-             ? kSection + key.substr(prefixed.size())
-             : key;
+  return key.starts_with(prefixed) ? kSection + key.substr(prefixed.size()) : key;
 }
 
 std::vector<Rule> fsdp_rules() {
@@ -110,9 +91,41 @@ std::vector<Rule> fsdp_rules() {
       {key("ignored_modules"),
        leave("every parameter is in a unit: train.freeze leaves some untrained, fsdp.units gives "
              "some another strategy")},
-      {key("fsdp_version"),
+      {key("version"),
        same("there is one: flat units, whose parameters keep their names and dtypes")},
   };
+}
+
+int fsdp_version(const Adoption& adoption, int otherwise) {
+  const Given* version = adoption.find(kSection + "version");
+  if (!version) return otherwise;
+  if (version->whole() != 1 && version->whole() != 2) version->fail("1 or 2");
+  return static_cast<int>(version->whole());
+}
+
+std::vector<Ignored> without_second_fsdp() {
+  std::vector<Ignored> ignored;
+  for (const char* key :
+       {"backward_prefetch", "forward_prefetch", "use_orig_params", "sync_module_states"}) {
+    ignored.push_back({kSection + key, "FSDP2 does not read it"});
+  }
+  return ignored;
+}
+
+void set_prefetch_defaults(Adoption& adoption, int version, const std::string& whose) {
+  const bool ahead = version == 2;
+  const std::string origin = ahead ? "FSDP2 always gathers ahead" : whose + " default";
+  adoption.set_default("fsdp.forward_prefetch", ahead ? "true" : "false", origin);
+  adoption.set_default("fsdp.backward_prefetch", ahead ? "pre" : "none", origin);
+}
+
+// accelerate tries a boolean first, and then refuses "1" under FSDP1: here it is the strategy.
+void take_reshard(const Given& given, Adoption& adoption, int version) {
+  const bool number = given.one() == "1" && version == 1;
+  if (given.says_truth() && !number)
+    truth_to("fsdp.reshard_after_forward")(given, adoption);
+  else
+    set_strategy(adoption, given, given.one());
 }
 
 void set_strategy(Adoption& adoption, const Given& origin, const std::string& name) {
@@ -143,6 +156,14 @@ void set_precision(Adoption& adoption, const Given& origin, const std::string& n
   }
 }
 
+Wrapping wrapping_of(const Given& policy) {
+  const std::string name = lower(policy.one());
+  if (name == "transformer_based_wrap") return Wrapping::kBlocks;
+  if (name == "size_based_wrap") return Wrapping::kSize;
+  if (name != "no_wrap") policy.fail("TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
+  return Wrapping::kNone;
+}
+
 void set_wrap(Adoption& adoption, Wrapping wrapping, const Given* origin) {
   const Given* classes = adoption.find(kSection + "transformer_layer_cls_to_wrap");
   const Given* size = adoption.find(kSection + "min_num_params");
@@ -168,7 +189,8 @@ void set_wrap(Adoption& adoption, Wrapping wrapping, const Given* origin) {
   else
     adoption.set_default("fsdp.wrap", name, "no wrapping is said: the default there");
   if (classes && wrapping == Wrapping::kBlocks) {
-    adoption.set_list("fsdp.wrap_classes", class_names(*classes), *classes);
+    if (classes->words(',').empty()) classes->fail("names of classes");
+    adoption.set_list("fsdp.wrap_classes", classes->words(','), *classes);
   }
   if (size && wrapping == Wrapping::kSize) whole_to("fsdp.min_num_params")(*size, adoption);
   if (wrapping == Wrapping::kBlocks) {

@@ -22,11 +22,13 @@ bool is_yes(const std::string& text) {
   return is_among(text, {"true", "yes", "on", "t", "y", "1"});
 }
 
-// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error. What ends a
-// text is none.
+// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error. What begins
+// or ends a text is none.
 bool is_secret(std::string key) {
   key = lower(std::move(key));
-  if (key == "eos_token" || key == "pad_token") return false;
+  for (const char* mark : {"eos_token", "pad_token", "bos_token", "unk_token"}) {
+    if (key.ends_with(mark)) return false;
+  }
   std::replace(key.begin(), key.end(), '-', '_');
   constexpr std::array kSecrets = {"api_key", "access_key", "token", "secret", "password"};
   return std::any_of(kSecrets.begin(), kSecrets.end(),
@@ -69,6 +71,34 @@ const std::string& Given::one() const {
   return values.front();
 }
 
+bool Given::is_item() const { return name.find("[]") != std::string::npos; }
+
+std::vector<std::string> Given::words(char separator) const {
+  std::vector<std::string> out;
+  for (const std::string& value : values) {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(separator, begin), value.size());
+      std::string word = value.substr(begin, end - begin);
+      word.erase(0, word.find_first_not_of(' '));
+      word.erase(word.find_last_not_of(' ') + 1);
+      if (!word.empty()) out.push_back(word);
+      begin = end + 1;
+    }
+  }
+  return out;
+}
+
+std::string Given::plain_key() const {
+  std::string out;
+  bool inside = false;
+  for (const char c : key) {
+    if (c == ']') inside = false;
+    if (!inside) out += c;
+    inside = inside || c == '[';
+  }
+  return out;
+}
+
 bool Given::says_truth() const {
   return values.size() == 1 && !is_list &&
          (is_yes(values[0]) || is_among(values[0], {"false", "no", "off", "f", "n", "0"}));
@@ -81,7 +111,10 @@ bool Given::truth() const {
 
 double Given::number() const {
   double value = 0;
-  const std::string& text = one();
+  std::string text = one();
+  for (size_t i = 1; i + 1 < text.size(); ++i) {  // Python's and YAML's 500_000
+    if (text[i] == '_' && std::isdigit(text[i - 1]) && std::isdigit(text[i + 1])) text.erase(i, 1);
+  }
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || !std::isfinite(value)) fail("a number");

@@ -25,6 +25,10 @@ struct Given {
   bool truth() const;       // true, yes, on, t, y or 1, in any case; or one of the opposites
   int64_t whole() const;    // also 8.0 and 1e8
   double number() const;
+  bool is_item() const;           // of a list of sections
+  std::string plain_key() const;  // "datasets[0].path" as "datasets[].path"
+  // Of a text or a list of texts: what stands between separators, without blanks around it.
+  std::vector<std::string> words(char separator) const;
   [[noreturn]] void fail(const std::string& expected) const;
   [[noreturn]] void refuse(const std::string& reason) const;
 };

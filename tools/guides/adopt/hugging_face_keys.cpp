@@ -17,19 +17,6 @@ const std::string kDefault = "TrainingArguments' default";
 
 bool is_on(const Given* given) { return given && given->truth(); }
 
-// max_steps counts more than epochs. Returns it, or 0.
-int64_t take_length(Adoption& adoption) {
-  const Given* steps = adoption.find("max_steps");
-  const Given* epochs = adoption.find("num_train_epochs");
-  const bool by_steps = steps && steps->whole() > 0;
-  if (by_steps) whole_to("train.steps")(*steps, adoption);
-  if (steps && !by_steps) adoption.off(*steps);
-  if (epochs && by_steps) adoption.leave(*epochs, "max_steps counts more");
-  if (epochs && !by_steps) whole_to("train.epochs")(*epochs, adoption);
-  if (!by_steps) adoption.set_default("train.epochs", "3", kDefault);
-  return by_steps ? steps->whole() : 0;
-}
-
 // Of all steps. Where they are known, it is a number of them.
 void take_warmup_share(Adoption& adoption, const Given& ratio, int64_t steps) {
   const double share = ratio.number();
@@ -66,25 +53,6 @@ void take_warmup(Adoption& adoption, int64_t steps) {
   if (ratio) take_warmup_share(adoption, *ratio, steps);
 }
 
-// Where the stable part is given, the decay begins at its end.
-void take_schedule(Adoption& adoption) {
-  const Given* kind = adoption.find("lr_scheduler_type");
-  if (kind && kind->one() == "polynomial") {
-    adoption.set_default("train.schedule.min_lr", "1e-7", "the default of lr_end");
-  }
-  const Given* stable = adoption.find("lr_scheduler_kwargs.num_stable_steps");
-  if (!stable) return;
-  const Given* decay = adoption.find("lr_scheduler_kwargs.num_decay_steps");
-  if (!decay) stable->refuse("expected lr_scheduler_kwargs.num_decay_steps with it");
-  const std::string warmup = adoption.value_of("train.schedule.warmup");
-  if (warmup.ends_with('%')) {
-    stable->refuse("expected warmup_steps with it: how many steps warmup_ratio makes is not known");
-  }
-  const int64_t before = warmup.empty() ? 0 : std::stoll(warmup);
-  adoption.set("train.schedule.total", std::to_string(before + stable->whole() + decay->whole()),
-               *stable, "warm-up, stable steps and decay");
-}
-
 // What is counted, where `strategy` says how: "" for the default.
 struct Interval {
   std::string key, otherwise;
@@ -97,7 +65,7 @@ void take_interval(Adoption& adoption, const Interval& c) {
     if (c.strategy) adoption.set(c.key, how == "no" ? "0" : "epoch", *c.strategy);
     if (c.steps) adoption.leave(*c.steps, "no effect with \"" + how + "\"");
   } else if (how == "steps") {
-    if (c.steps) take_steps_to(c.key)(*c.steps, adoption);
+    if (c.steps) take_steps(c.key, *c.steps, adoption);
     if (c.steps && c.strategy) adoption.leave(*c.strategy, "as " + c.key + " says");
     const Given* logging = adoption.find("logging_steps");  // the default of eval_steps
     const bool as_logs = c.key == "train.eval_every" && logging;
@@ -130,7 +98,7 @@ void take_logging(Adoption& adoption) {
   if (strategy && strategy->one() == "epoch")
     return take_interval(adoption, {"train.log_every", "steps", strategy, steps});
   if (strategy) same("logs come every train.log_every steps")(*strategy, adoption);
-  if (steps) take_steps_to("train.log_every")(*steps, adoption);
+  if (steps) take_steps("train.log_every", *steps, adoption);
 }
 
 void take_intervals(Adoption& adoption) {
@@ -168,14 +136,7 @@ void take_intervals(Adoption& adoption) {
 std::vector<std::string> sharding_words(const Given& given) {
   constexpr std::array kKnown = {"full_shard",         "shard_grad_op", "no_shard", "hybrid_shard",
                                  "hybrid_shard_zero2", "offload",       "auto_wrap"};
-  std::vector<std::string> words;
-  for (const std::string& value : given.values) {
-    for (size_t begin = 0; begin < value.size();) {
-      const size_t end = std::min(value.find(' ', begin), value.size());
-      if (end > begin) words.push_back(value.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
+  std::vector<std::string> words = given.words(' ');
   if (words.size() == 1 && words[0] == "true") words = {"full_shard"};
   if (is_off(given)) words.clear();
   for (const std::string& word : words) {
@@ -186,26 +147,25 @@ std::vector<std::string> sharding_words(const Given& given) {
   return words;
 }
 
-void take_fsdp(Adoption& adoption, const Given& given) {
-  std::string strategy;
-  bool offload = false, wrapped = false;
-  const std::vector<std::string> words = sharding_words(given);
-  for (const std::string& word : words) {
-    if (word == "offload") {
-      offload = true;
-    } else if (word == "auto_wrap") {
-      wrapped = true;
-    } else {
-      if (!strategy.empty() && strategy != word) given.fail("one strategy");
-      strategy = word;
-    }
-  }
-  if (offload && words.size() == 1) {
-    given.fail("a strategy beside offload, such as \"full_shard offload\"");
-  }
-  if (words.empty()) return adoption.set("fsdp.strategy", "no_shard", given);
-  set_strategy(adoption, given, strategy.empty() ? "full_shard" : strategy);
-  if (offload) adoption.set("fsdp.offload", "all", given);
+// Of two versions: fsdp_config may name the strategy, or say whether a forward gives back what it
+// has gathered. It counts more than the words of `fsdp`.
+void take_strategy(Adoption& adoption, const Given& given, const std::string& word, int version) {
+  const Given* reshard = adoption.find("fsdp_config.reshard_after_forward");
+  if (reshard) take_reshard(*reshard, adoption, version);
+  if (!adoption.has("fsdp.strategy"))
+    set_strategy(adoption, given, word);
+  else
+    adoption.leave(given, reshard->key + " names the strategy");
+}
+
+// Until transformers 4 a word of `fsdp` turns wrapping on, and a size counts more than classes.
+// From 5 on fsdp_config has a policy, which is by blocks where nothing says it.
+void take_wrap(Adoption& adoption, const Given& given, bool wrapped) {
+  const Given* policy = adoption.find("fsdp_config.auto_wrap_policy");
+  if (is_of_five(adoption, given))
+    return set_wrap(adoption, policy ? wrapping_of(*policy) : Wrapping::kBlocks, policy);
+  if (policy)
+    adoption.leave(*policy, "transformers reads \"auto_wrap\" in fsdp, and min_num_params");
   const Given* size = adoption.find("fsdp_config.min_num_params");
   const bool by_size = size && size->whole() > 0;
   if (by_size && adoption.find("fsdp_config.transformer_layer_cls_to_wrap")) {
@@ -216,8 +176,6 @@ void take_fsdp(Adoption& adoption, const Given& given) {
            : by_size ? Wrapping::kSize
                      : Wrapping::kBlocks,
            wrapped ? &given : nullptr);
-  adoption.set_default("fsdp.forward_prefetch", "false", "transformers' default");
-  adoption.set_default("fsdp.backward_prefetch", "none", "transformers' default");
 }
 
 // The sums over ranks have the dtype of compute under FSDP.
@@ -242,19 +200,16 @@ void take_sharding(Adoption& adoption) {
   if (plain) adoption.set("fsdp.strategy", "no_shard", *mode);
   if (plain && fsdp) adoption.leave(*fsdp, "no effect with dist.mode: " + mode->text());
   if (mode && !plain) adoption.leave(*mode, "fsdp.strategy says it");
-  if (fsdp && !plain) take_fsdp(adoption, *fsdp);
+  if (fsdp && !plain) take_fsdp(adoption, *fsdp, version_of_fsdp(adoption));
   if (!fsdp) adoption.set_default("fsdp.strategy", "no_shard", "without fsdp");
   const bool sharded = uses_fsdp(adoption);
-  const Given* checkpointing = adoption.find("gradient_checkpointing");
   const Given* inside = adoption.find("fsdp_config.activation_checkpointing");
-  if (sharded && is_on(checkpointing) && is_on(inside)) {
-    inside->refuse("expected it or gradient_checkpointing to be true, got both");
+  for (const char* name : {"activation_checkpointing", "gradient_checkpointing"}) {
+    if (!sharded || !is_on(inside) || !adoption.is_on(name)) continue;
+    inside->refuse(fmt::format("expected it or {} to be true, got both", name));
   }
   take_precision(adoption, sharded);
-  const Given* deepspeed = adoption.find("deepspeed");
-  if (!deepspeed) return;
-  if (is_off(*deepspeed)) return adoption.off(*deepspeed);
-  adoption.leave(*deepspeed, "fsdp adopt deepspeed " + deepspeed->text());
+  warn_of_deepspeed(adoption);
 }
 
 void set_defaults(Adoption& adoption) {
@@ -273,18 +228,94 @@ void set_defaults(Adoption& adoption) {
 
 }  // namespace
 
+int64_t take_length(Adoption& adoption) {
+  const Given* steps = adoption.find("max_steps");
+  const Given* epochs = adoption.find("num_train_epochs");
+  const bool by_steps = steps && steps->whole() > 0;
+  if (by_steps) whole_to("train.steps")(*steps, adoption);
+  if (steps && !by_steps) adoption.off(*steps);
+  if (epochs && by_steps) adoption.leave(*epochs, "max_steps counts more");
+  if (epochs && !by_steps) whole_to("train.epochs")(*epochs, adoption);
+  if (!by_steps) adoption.set_default("train.epochs", "3", kDefault);
+  return by_steps ? steps->whole() : 0;
+}
+
+void take_steps(const std::string& key, const Given& given, Adoption& adoption) {
+  const double steps = given.number();
+  if (steps <= 0 || steps >= 1) return whole_to(key)(given, adoption);
+  const Given* all = adoption.find("max_steps");
+  if (!all || all->whole() <= 0) given.refuse("a share of all steps: expected steps");
+  const auto count = static_cast<int64_t>(std::ceil(steps * static_cast<double>(all->whole())));
+  adoption.set(key, std::to_string(count), given, fmt::format("of {} steps", all->whole()));
+}
+
+// Where the stable part is given, the decay begins at its end.
+void take_schedule(Adoption& adoption) {
+  const Given* kind = adoption.find("lr_scheduler_type");
+  if (kind && kind->one() == "polynomial") {
+    adoption.set_default("train.schedule.min_lr", "1e-7", "the default of lr_end");
+  }
+  const Given* stable = adoption.find("lr_scheduler_kwargs.num_stable_steps");
+  if (!stable) return;
+  const Given* decay = adoption.find("lr_scheduler_kwargs.num_decay_steps");
+  if (!decay) stable->refuse("expected lr_scheduler_kwargs.num_decay_steps with it");
+  const std::string warmup = adoption.value_of("train.schedule.warmup");
+  if (warmup.ends_with('%')) {
+    stable->refuse("expected warmup_steps with it: how many steps warmup_ratio makes is not known");
+  }
+  const int64_t before = warmup.empty() ? 0 : std::stoll(warmup);
+  adoption.set("train.schedule.total", std::to_string(before + stable->whole() + decay->whole()),
+               *stable, "warm-up, stable steps and decay");
+}
+
+void take_fsdp(Adoption& adoption, const Given& given, int version) {
+  std::string strategy;
+  bool offload = false, wrapped = false;
+  const std::vector<std::string> words = sharding_words(given);
+  for (const std::string& word : words) {
+    if (word == "offload") {
+      offload = true;
+    } else if (word == "auto_wrap") {
+      wrapped = true;
+    } else {
+      if (!strategy.empty() && strategy != word) given.fail("one strategy");
+      strategy = word;
+    }
+  }
+  if (offload && words.size() == 1) {
+    given.fail("a strategy beside offload, such as \"full_shard offload\"");
+  }
+  if (words.empty()) return adoption.set("fsdp.strategy", "no_shard", given);
+  take_strategy(adoption, given, strategy.empty() ? "full_shard" : strategy, version);
+  if (offload) adoption.set("fsdp.offload", "all", given);
+  set_prefetch_defaults(adoption, version, "transformers'");
+  take_wrap(adoption, given, wrapped);
+}
+
+void warn_of_deepspeed(Adoption& adoption) {
+  const Given* deepspeed = adoption.find("deepspeed");
+  if (!deepspeed) return;
+  if (is_off(*deepspeed)) return adoption.off(*deepspeed);
+  adoption.leave(*deepspeed, "fsdp adopt deepspeed " + deepspeed->text());
+  adoption.warn("DeepSpeed's settings are not taken over: include what fsdp adopt deepspeed " +
+                deepspeed->text() + " prints");
+}
+
 bool uses_fsdp(const Adoption& adoption) {
   const Given* fsdp = adoption.find("fsdp");
   const Given* mode = adoption.find("dist.mode");
   return fsdp && !is_off(*fsdp) && (!mode || mode->one() == "fsdp");
 }
 
-Take take_steps_to(const std::string& key) {
-  return [key](const Given& given, Adoption& adoption) {
-    if (given.number() > 0 && given.number() < 1)
-      given.refuse("a share of all steps: expected steps");
-    whole_to(key)(given, adoption);
-  };
+bool is_of_five(const Adoption& adoption, const Given& fsdp) {
+  const bool config = std::ranges::any_of(
+      adoption.given(), [](const Given& each) { return each.name.starts_with("fsdp_config."); });
+  return fsdp.says_truth() && (config || !adoption.options().literal);
+}
+
+int version_of_fsdp(const Adoption& adoption) {
+  const Given* fsdp = adoption.find("fsdp");
+  return fsdp_version(adoption, fsdp && is_of_five(adoption, *fsdp) ? 2 : 1);
 }
 
 void take_arguments_together(Adoption& adoption) {

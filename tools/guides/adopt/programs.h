@@ -15,6 +15,8 @@ std::string adopt_accelerate(const std::filesystem::path& file, const AdoptOptio
 // (trainer.train, trainer.dist, ...).
 std::string adopt_hugging_face(const std::filesystem::path& file, const AdoptOptions& options);
 std::string adopt_deepspeed(const std::filesystem::path& file, const AdoptOptions& options);
+std::string adopt_axolotl(const std::filesystem::path& file, const AdoptOptions& options);
+std::string adopt_llama_factory(const std::filesystem::path& file, const AdoptOptions& options);
 // The words of a command.
 std::string adopt_fairseq(const std::vector<std::string>& arguments, const AdoptOptions& options);
 std::string adopt_chess(const std::vector<std::string>& arguments, const AdoptOptions& options);
@@ -26,6 +28,8 @@ std::string adopt_environment(const Variables& variables, const AdoptOptions& op
 const Program& accelerate_program();
 const Program& hugging_face_program();
 const Program& deepspeed_program();
+const Program& axolotl_program();
+const Program& llama_factory_program();
 std::vector<const Program*> tree_programs();
 
 }  // namespace fsdp::adopt

@@ -1,6 +1,7 @@
 // Contract: tools/guides/adopt/read_tree.h.
 #include "tools/guides/adopt/read_tree.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/json.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -16,14 +18,15 @@ class Flattener {
  public:
   explicit Flattener(const std::string& source) : source_(source) {}
 
-  void add_map(const YAML::Node& map, const std::string& prefix) {
+  // The names of items of a list have no number.
+  void add_map(const YAML::Node& map, const std::string& prefix, const std::string& name_prefix) {
     std::set<std::string> seen;
     for (const auto& item : map) {
       FSDP_CHECK(item.first.IsScalar(), "{}: expected a key, got a list or a section",
                  at(item.first));
       const std::string key = prefix + item.first.Scalar();
       FSDP_CHECK(seen.insert(key).second, "{}: key \"{}\" is given twice", at(item.first), key);
-      add(key, item.first, item.second);
+      add(key, name_prefix + item.first.Scalar(), item.first, item.second);
     }
   }
   std::string at(const YAML::Node& node) const {
@@ -33,11 +36,19 @@ class Flattener {
   std::vector<Given> values;
 
  private:
-  void add(const std::string& key, const YAML::Node& name, const YAML::Node& value) {
+  void add(const std::string& key, const std::string& name, const YAML::Node& written,
+           const YAML::Node& value) {
     if (value.IsNull()) return;
-    if (value.IsMap() && value.size() > 0) return add_map(value, key + ".");
+    if (value.IsMap() && value.size() > 0) return add_map(value, key + ".", name + ".");
+    const bool sections = value.IsSequence() && value.size() > 0 &&
+                          std::all_of(value.begin(), value.end(),
+                                      [](const YAML::Node& item) { return item.IsMap(); });
+    for (size_t i = 0; sections && i < value.size(); ++i) {
+      add_map(value[i], fmt::format("{}[{}].", key, i), name + "[].");
+    }
+    if (sections) return;
     Given given = {
-        .key = key, .name = key, .values = {}, .is_list = !value.IsScalar(), .place = at(name)};
+        .key = key, .name = name, .values = {}, .is_list = !value.IsScalar(), .place = at(written)};
     if (value.IsScalar()) given.values.push_back(value.Scalar());
     for (const YAML::Node& item : value) {
       given.values.push_back(item.IsScalar() ? item.Scalar() : "{...}");
@@ -62,7 +73,7 @@ std::vector<Given> parse_tree(const std::string& text, const std::string& source
              : root.IsSequence() ? "a list"
                                  : "a text");
   Flattener flattener(source);
-  flattener.add_map(root, "");
+  flattener.add_map(root, "", "");
   return flattener.values;
 }
 
@@ -73,6 +84,13 @@ std::vector<Given> read_tree(const std::filesystem::path& file) {
              "open(\"args.json\", \"w\").write(training_args.to_json_string()); then: "
              "fsdp adopt hf args.json",
              file.string());
+  const std::string text = read_file(file);
+  // YAML takes more than JSON: a comma behind the last value, or a word without quotation marks.
+  if (lower(file.extension().string()) == ".json") parse_json(text, file.string());
+  return parse_tree(text, file.string());
+}
+
+std::vector<Given> read_lenient_tree(const std::filesystem::path& file) {
   return parse_tree(read_file(file), file.string());
 }
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/text/similar_names.h"
@@ -34,6 +36,34 @@ bool is_ignored(const Program& program, const Given& given) {
                       [&](const Rule& rule) { return resembles(lower(top), top_of(rule.name)); });
 }
 
+bool is_whole_file(const Program& program, const Adoption& adoption) {
+  const auto known =
+      std::count_if(adoption.given().begin(), adoption.given().end(),
+                    [&](const Given& each) { return rule_of(program, each.name) != nullptr; });
+  return program.keys_of_whole_file > 0 && static_cast<size_t>(known) >= program.keys_of_whole_file;
+}
+
+void take_one(const Program& program, const Given& given, Adoption& adoption,
+              const std::vector<Ignored>& ignored) {
+  const Rule* rule = rule_of(program, given.name);
+  if (!rule && is_off(given) && is_whole_file(program, adoption)) {
+    adoption.off(given);
+    return adoption.warn(given.origin() + " is a key of a newer version: not taken over");
+  }
+  check_known(program, given, adoption);
+  const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
+    return given.name.starts_with(each.beginning);
+  });
+  if (!rule && is_ignored(program, given))
+    adoption.leave(given, program.title + " does not read it");
+  else if (!rule)
+    adoption.off(given);  // an empty section
+  else if (without != ignored.end())
+    leave(without->reason)(given, adoption);
+  else
+    rule->take(given, adoption);
+}
+
 }  // namespace
 
 void check_known(const Program& program, const Given& given, const Adoption& adoption) {
@@ -45,8 +75,12 @@ void check_known(const Program& program, const Given& given, const Adoption& ado
   std::vector<std::string> known;
   for (const Rule& rule : program.rules) known.push_back(rule.name);
   const std::string nearest = nearest_key(given.name, known);
-  fail("{}: unknown key \"{}\" of {}{}", given.place, given.key, program.title,
-       resembles(given.name, nearest) ? "; the nearest is \"" + nearest + "\"" : "");
+  fail("{}: unknown key \"{}\" of {}{}{}", given.place, given.key, program.title,
+       resembles(given.name, nearest) ? "; the nearest is \"" + nearest + "\"" : "",
+       is_whole_file(program, adoption)
+           ? "; a key of a newer version: without this line the file is taken over, and the key is "
+             "not"
+           : "");
 }
 
 bool knows_key(const Program& program, const std::string& key) {
@@ -58,11 +92,21 @@ const Rule* rule_of(const Program& program, const std::string& name) {
   const Rule* below = nullptr;
   for (const Rule& rule : program.rules) {
     if (rule.name == name) return &rule;
-    const bool all = rule.name.ends_with("*");
-    if (rule.name == name + ".*") return &rule;
-    if (all && name.starts_with(rule.name.substr(0, rule.name.size() - 1))) below = &rule;
+    if (!rule.name.ends_with('*')) continue;
+    const std::string_view beginning(rule.name.data(), rule.name.size() - 1);
+    const bool section = beginning.size() == name.size() + 1 && beginning.ends_with('.');
+    if (section && beginning.starts_with(name)) return &rule;
+    if (name.starts_with(beginning)) below = &rule;
   }
   return below;
+}
+
+std::vector<Rule> rules_of(const std::vector<Group>& groups) {
+  std::vector<Rule> rules;
+  for (const Group& group : groups) {
+    for (const char* name : group.names) rules.push_back({name, group.take});
+  }
+  return rules;
 }
 
 Program program_of(std::string name, std::string title,
@@ -77,21 +121,24 @@ Program program_of(std::string name, std::string title,
 Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
+  std::vector<std::string> refused;
+  std::set<const Rule*> sections;  // of which one key is enough
+  const bool all_known = std::ranges::all_of(adoption.given(), [&](const Given& given) {
+    return rule_of(program, given.name) || is_empty_section(program, given);
+  });
+  const bool other_file = !all_known && !whose_file(program, adoption.given()).empty();
   for (const Given& given : adoption.given()) {
-    check_known(program, given, adoption);
-    const Rule* rule = rule_of(program, given.name);
-    const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
-      return given.name.starts_with(each.beginning);
-    });
-    if (!rule && is_ignored(program, given))
-      adoption.leave(given, program.title + " does not read it");
-    else if (!rule)
-      adoption.off(given);  // an empty section
-    else if (without != ignored.end())
-      adoption.leave(given, without->reason);
-    else
-      rule->take(given, adoption);
+    const Rule* const rule = rule_of(program, given.name);
+    if (sections.contains(rule)) continue;
+    if (other_file) check_known(program, given, adoption);
+    try {
+      take_one(program, given, adoption, ignored);
+    } catch (const Error& error) {
+      refused.emplace_back(error.what());
+      if (rule && rule->name.ends_with("*")) sections.insert(rule);
+    }
   }
+  FSDP_CHECK(refused.empty(), "{}", fmt::join(refused, "\n"));
 }
 
 Take to(const std::string& our_key) {
@@ -147,6 +194,21 @@ Take same(const std::string& how) {
 Take refuse(const std::string& reason) {
   return [reason](const Given& given, Adoption& adoption) {
     if (!is_off(given)) given.refuse(reason);
+    adoption.off(given);
+  };
+}
+
+Take share_to(const std::string& our_key) {
+  return [our_key](const Given& given, Adoption& adoption) {
+    if (given.number() == 0) return adoption.off(given);
+    if (given.number() < 0 || given.number() >= 1) given.fail("a share of the rows, below 1");
+    adoption.set(our_key, fmt::format("{:.12g}%", given.number() * 100), given);
+  };
+}
+
+Take one_rank(const std::string& reason) {
+  return [reason](const Given& given, Adoption& adoption) {
+    if (given.whole() > 1) given.refuse(reason);
     adoption.off(given);
   };
 }

@@ -26,8 +26,17 @@ struct Program {
   // A key of a file as the rules name it: without prefixes that say nothing. Null: as it is.
   std::string (*name_of)(const std::string& key) = nullptr;
   bool ignores_unknown = false;  // at the top of its file
+  // A file with so many known keys was written by the program, with all that it has. A key that is
+  // unknown here is of a newer version then: off, it is a warning. 0: people write the files.
+  size_t keys_of_whole_file = 0;
 };
 
+// Keys that mean one thing, or have no counterpart for one reason.
+struct Group {
+  Take take;
+  std::vector<const char*> names;
+};
+std::vector<Rule> rules_of(const std::vector<Group>& groups);
 Rule flag(const char* name, Take take);  // an option without a value
 Program program_of(std::string name, std::string title,
                    const std::vector<std::vector<Rule>>& tables);
@@ -37,8 +46,8 @@ struct Ignored {
   std::string beginning;  // of their names: "fsdp_config."
   std::string reason;
 };
-// Takes every value that is given. What is ignored is left. Error for a key that the program does
-// not have.
+// Takes every value that is given. What is ignored is left. Error for keys that the program does
+// not have, and for all that are refused, a line each.
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored = {});
 // That error. `adoption` holds all keys: they may be another program's.
 void check_known(const Program& program, const Given& given, const Adoption& adoption);
@@ -46,6 +55,9 @@ void check_known(const Program& program, const Given& given, const Adoption& ado
 bool knows_key(const Program& program, const std::string& key);
 // The rule of a name; null when the program has none.
 const Rule* rule_of(const Program& program, const std::string& name);
+
+// A reason of leave().
+inline constexpr char kPrepared[] = "data are files here: --data FILES, nothing is downloaded";
 
 // ---- what a rule does ----
 Take to(const std::string& our_key);        // the same value
@@ -56,9 +68,11 @@ Take truth_to(const std::string& our_key);  // 1 as true
 Take on_to(const std::string& our_key, const std::string& value);
 // One line with the reason; what is off anyway is only named.
 Take leave(const std::string& reason);
-Take same(const std::string& how);        // one line, on or off: what does it here
-Take refuse(const std::string& reason);   // an error when it is on
-Take model_folder();                      // model.path; a name of the hub is a folder here
-void together(const Given&, Adoption&);   // nothing: it is read together with other keys
+Take same(const std::string& how);          // one line, on or off: what does it here
+Take refuse(const std::string& reason);     // an error when it is on
+Take share_to(const std::string& our_key);  // of the rows, below 1; 0: none
+Take one_rank(const std::string& reason);   // a number of ranks; refused above 1
+Take model_folder();                        // model.path; a name of the hub is a folder here
+void together(const Given&, Adoption&);     // nothing: it is read together with other keys
 
 }  // namespace fsdp::adopt

@@ -57,6 +57,7 @@ std::vector<Rule> sft_rules() {
       {"completion_only_loss", take_completion_only},
       {"assistant_only_loss", refuse("there are no rows of chats here")},
       {"loss_type", take_loss_type},
+      {"router_aux_loss_coef", refuse("there are no models of experts here")},
       {"truncation_mode", take_truncation},
       {"activation_offloading", take_offloading},
       {"shuffle_dataset", same("data.shuffle: rows are shuffled in every epoch")},

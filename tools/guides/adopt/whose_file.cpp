@@ -18,8 +18,8 @@ namespace {
 
 size_t known_to(const Program& program, const std::vector<Given>& given) {
   return static_cast<size_t>(std::count_if(given.begin(), given.end(), [&](const Given& each) {
-    const std::string name = program.name_of ? program.name_of(each.key) : each.key;
-    return rule_of(program, each.key) || rule_of(program, name);
+    const std::string key = each.plain_key();
+    return rule_of(program, key) || (program.name_of && rule_of(program, program.name_of(key)));
   }));
 }
 

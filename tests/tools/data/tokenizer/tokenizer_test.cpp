@@ -11,6 +11,10 @@
 namespace fsdp::data {
 namespace {
 
+void copy_files(const std::filesystem::path& name, const std::filesystem::path& to) {
+  copy_tokenizer_files(name.string(), *make_tokenizer(name.string()), to);
+}
+
 TEST_CASE("bytes there and back") {
   const auto tokenizer = make_tokenizer("bytes");
   std::string all;
@@ -46,7 +50,7 @@ TEST_CASE("the tokenizer of a folder") {
   CHECK(default_tokenizer("") == "bytes");
   CHECK(default_tokenizer(folder.path().string()) == "bytes");
   const std::filesystem::path source = test::fixture_path("tokenizers/qwen2/tokenizer.json");
-  copy_tokenizer_files(source.string(), folder.path());
+  copy_tokenizer_files(source.string(), *make_tokenizer(source.string()), folder.path());
   const std::string name = default_tokenizer(folder.path().string());
   CHECK(name == (folder / "tokenizer.json").string());
   for (const std::string& same : {name, folder.path().string()}) {
@@ -60,7 +64,7 @@ TEST_CASE("a copy is the same tokenizer beside a model of any type") {
   const test::TempFolder from, to;
   const auto check = [&](const std::string& expected) {
     to.write("config.json", R"({"model_type": "llama"})");
-    copy_tokenizer_files(from.path().string(), to.path());
+    copy_files(from.path(), to.path());
     CHECK(read_json_file(to / "tokenizer_config.json") == Json::parse(expected));
     const auto copy = make_tokenizer(to.path().string());
     CHECK(copy->identity() == make_tokenizer(from.path().string())->identity());
@@ -69,7 +73,8 @@ TEST_CASE("a copy is the same tokenizer beside a model of any type") {
   Json file = read_json_file(test::fixture_path("tokenizers/gpt_neox/tokenizer.json"));
   file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
   from.write("tokenizer.json", file.dump());
-  check(R"({"add_prefix_space": true, "tokenizer_class": "PreTrainedTokenizerFast"})");
+  check(R"({"add_prefix_space": true, "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<|endoftext|>"})");
   from.write("config.json", R"({"model_type": "gpt_neox"})");
   check(R"({"tokenizer_class": "GPTNeoXTokenizerFast"})");
   from.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
@@ -98,16 +103,44 @@ TEST_CASE("which files are copied") {
   from.write("tokenizer.json", text);
   from.write("tokenizer_config.json", "{}");
   from.write("config.json", "{}");
-  copy_tokenizer_files(from.path().string(), to.path());
+  copy_files(from.path(), to.path());
   CHECK(read_file(to / "tokenizer.json") == text);
   CHECK(std::filesystem::exists(to / "tokenizer_config.json"));
   CHECK(!std::filesystem::exists(to / "config.json"));
   from.write("mine.json", text);
-  copy_tokenizer_files((from / "mine.json").string(), other.path());
+  copy_files(from / "mine.json", other.path());
   CHECK(read_file(other / "tokenizer.json") == text);
   CHECK(read_json_file(other / "tokenizer_config.json") ==
-        Json{{"tokenizer_class", "PreTrainedTokenizerFast"}});
-  copy_tokenizer_files("bytes", "/no/such/folder");
+        Json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|endoftext|>"}});
+  const test::TempFolder bytes;
+  copy_files("bytes", bytes.path());
+  CHECK(default_tokenizer(bytes.path().string()) == "bytes");
+  CHECK(std::filesystem::exists(bytes / "tokenizer.json"));
+}
+
+TEST_CASE("a copy names the token that ends a text, in each file that says it") {
+  const test::TempFolder from, to;
+  const auto eos_of = [&](const char* file) { return read_json_file(to / file).at("eos_token"); };
+  from.write("tokenizer.json", read_file(test::fixture_path("tokenizers/gpt_neox/tokenizer.json")));
+  from.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  from.write("special_tokens_map.json", R"({"pad_token": "<|padding|>"})");
+  copy_files(from.path(), to.path());
+  CHECK(eos_of("tokenizer_config.json") == "<|endoftext|>");
+  CHECK(eos_of("special_tokens_map.json") == "<|endoftext|>");
+  const auto copied = make_tokenizer(to.path().string());
+  CHECK(copied->end_of_text() == make_tokenizer(from.path().string())->end_of_text());
+  CHECK(copied->named().end_is_said);
+}
+
+TEST_CASE("all chat templates are copied") {
+  const test::TempFolder from, to;
+  std::filesystem::create_directory(from / "additional_chat_templates");
+  CHECK_FALSE(copy_chat_templates(from.path(), to.path()));
+  from.write("chat_template.jinja", "usual");
+  from.write("additional_chat_templates/tool_use.jinja", "tools");
+  CHECK(copy_chat_templates(from.path(), to.path()));
+  CHECK(read_file(to / "chat_template.jinja") == "usual");
+  CHECK(read_file(to / "additional_chat_templates/tool_use.jinja") == "tools");
 }
 
 }  // namespace

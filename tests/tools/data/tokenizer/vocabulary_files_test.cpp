@@ -177,7 +177,8 @@ TEST_CASE_FIXTURE(Folder, "vocabulary files: the begin token is the one that the
   folder.write("special_tokens_map.json", R"({"bos_token": {"content": "<t>"}})");
   CHECK(ids() == Ids{4, 2});
   const test::TempFolder copied;
-  copy_tokenizer_files(folder.path().string(), copied.path());
+  copy_tokenizer_files(folder.path().string(), *make_tokenizer(folder.path().string()),
+                       copied.path());
   CHECK(make_tokenizer(copied.path().string())->encode("ab") == Ids{4, 2});
   std::filesystem::remove(folder / "special_tokens_map.json");
   const std::string where = (folder / "tokenizer_config.json").string() + ": add_bos_token";
@@ -191,7 +192,7 @@ TEST_CASE_FIXTURE(Folder, "vocabulary files: which file says a folder's tokenize
   const std::string path = folder.path().string();
   CHECK(default_tokenizer(path) == (folder / "vocab.json").string());
   const test::TempFolder copied;
-  copy_tokenizer_files(path, copied.path());
+  copy_tokenizer_files(path, *make_tokenizer(path), copied.path());
   CHECK(std::filesystem::exists(copied / "merges.txt"));
   const std::string copy = default_tokenizer(copied.path().string());
   CHECK(copy == (copied / "tokenizer.json").string());  // as another config.json may be there

@@ -29,7 +29,7 @@ TEST_CASE("adoption: the written file, whole") {
   a.unset("NAME", "x");
   CHECK(
       a.yaml() ==
-      "# fsdp adopt test f.yaml\n"
+      "# fsdp adopt test f.yaml: from scratch, the weights are random\n"
       "# Notes:\n"
       "#   n: 4 (f.yaml:8): mpirun -n 4 --bind-to none fsdp train --config ...\n"
       "#   not said there, so the defaults of fsdp train count: train.batch, "

@@ -265,5 +265,10 @@ TEST_CASE("adopt fairseq: what is typed before the command is not printed") {
   CHECK_FALSE(adopted({"srun", "--export=HF_TOKEN=abc", "fairseq-train", "--lr", "1"}).says("abc"));
 }
 
+TEST_CASE("adopt fairseq: a command without options") {
+  CHECK(test::contains(test::error_of([] { adopt_fairseq({"fairseq-train"}, {}); }),
+                       "expected the folder and the options of fairseq-train, got none"));
+}
+
 }  // namespace
 }  // namespace fsdp::adopt

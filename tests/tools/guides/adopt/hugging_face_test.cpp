@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "core/io/json.h"
 #include "tests/support/adopted.h"
 #include "tools/guides/log_lines.h"
 
@@ -342,6 +343,91 @@ TEST_CASE("adopt hf: TRL's SFTConfig") {
   CHECK(adopted(with("false", "bfd", "false")).says(unsaid));
   CHECK_FALSE(adopted(with("false", "bfd", "false", "false")).says(unsaid));
   CHECK_FALSE(adopted("learning_rate: 1e-4\n").says(unsaid));  // TrainingArguments alone
+}
+
+TEST_CASE("adopt hf: two keys of one name") {
+  const std::string sharded = "fsdp: [full_shard, auto_wrap]\n";
+  Adopted a = adopted(sharded + "fsdp_min_num_params: 0\nfsdp_config: {min_num_params: 5}\n");
+  CHECK(a.config.fsdp.min_num_params == 5);
+  a = adopted(sharded + "fsdp_min_num_params: 3\nfsdp_config: {min_num_params: 5}\n");
+  CHECK(a.config.fsdp.min_num_params == 5);
+  CHECK(a.says("fsdp_min_num_params: 3 (a.yaml:2): fsdp_config says it, which counts more"));
+  a = adopted(sharded + "fsdp_config: {min_num_params: 5, fsdp_min_num_params: 5}\n");
+  CHECK(
+      a.says("fsdp_config.fsdp_min_num_params: 5 (a.yaml:2): as fsdp_config.min_num_params says"));
+  CHECK(test::contains(
+      refusal(sharded + "fsdp_config: {min_num_params: 5, fsdp_min_num_params: 6}\n"),
+      "fsdp_config.fsdp_min_num_params: 6: contradicts fsdp_config.min_num_params: 5 (a.yaml:2)"));
+  CHECK(adopted("seed: 4\ntrainer: {train: {seed: 4}}\n").config.train.seed == 4);
+}
+
+TEST_CASE("adopt hf: FSDP by true, as transformers 5 has it") {
+  const std::string config = "fsdp: true\nfsdp_config: ";
+  Adopted a = adopted(config + "{version: 2, reshard_after_forward: false, cpu_offload: true}\n");
+  CHECK(a.config.fsdp.wrap == config::Wrap::kTransformerBlock);
+  CHECK(a.config.fsdp.options.reshard_after_forward == false);
+  CHECK(a.config.fsdp.options.offload == comm::Offload::kAll);
+  CHECK(a.config.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPre);
+  a = adopted(config + "{backward_prefetch: backward_post, auto_wrap_policy: NO_WRAP}\n");
+  CHECK(a.says("backward_prefetch: backward_post (a.yaml:2): FSDP2 does not read it"));
+  CHECK(a.config.fsdp.wrap == config::Wrap::kNone);
+  a = adopted(config +
+                  "{version: 1, backward_prefetch: backward_post, "
+                  "reshard_after_forward: hybrid_shard}\n",
+              {.ranks_per_node = 2});
+  CHECK(a.config.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPost);
+  CHECK(a.config.fsdp.options.strategy == comm::Strategy::kHybridShard);
+  CHECK(test::contains(refusal(config + "{version: 3}\n"), "fsdp_config.version: expected 1 or 2"));
+  // The words of 4 beside a key of 5: it was not read.
+  a = adopted("fsdp: [full_shard]\nfsdp_config: {cpu_offload: true}\n", {.literal = true});
+  CHECK(a.config.fsdp.options.offload == comm::Offload::kNone);
+}
+
+TEST_CASE("adopt hf: keys that only transformers 5 has") {
+  Adopted a = adopted(
+      "activation_checkpointing: true\ngradient_checkpointing: true\n"
+      "activation_checkpointing_kwargs: {every_n_layers: 2, offload: true, use_reentrant: false}\n"
+      "train_sampling_strategy: sequential\n");
+  CHECK(a.config.train.recompute.mode == RecomputeMode::kOffload);
+  CHECK(a.config.train.recompute.every == 2);
+  CHECK_FALSE(a.config.data.shuffle);
+  CHECK(adopted("train_sampling_strategy: group_by_length\n").says("are not put together"));
+  CHECK(test::contains(refusal("train_sampling_strategy: best\n"), "expected random, sequential"));
+  CHECK(test::contains(refusal("fsdp: true\nactivation_checkpointing: true\n"
+                               "fsdp_config: {activation_checkpointing: true}\n"),
+                       "expected it or activation_checkpointing to be true, got both"));
+  a = adopted("max_steps: 30\nlogging_steps: 0.1\n");
+  CHECK(a.config.train.log_every.steps == 3);
+  CHECK(test::contains(refusal("logging_steps: 0.1\n"), "a share of all steps: expected steps"));
+  CHECK(test::contains(refusal("deepspeed: {zero_optimization: {stage: 2}}\n"),
+                       "which fsdp adopt deepspeed reads"));
+}
+
+// A file of a newer version: off, an unknown key is a warning; else it is an error.
+TEST_CASE("adopt hf: keys that nobody knows yet, in a file that the library wrote") {
+  const Json all = read_json_file(test::adopt_fixture("written_5.24.json"));
+  const test::TempFolder folder;
+  const auto adopt = [&](const Json& value) {
+    Json values = all["base"];
+    values["train_on_tuesdays"] = value;
+    return adopt_hugging_face(folder.write("args.json", values.dump()), {});
+  };
+  CHECK(warnings_of(adopt(false)) ==
+        std::vector<std::string>{"train_on_tuesdays: false (args.json:1) is a key of a newer "
+                                 "version: not taken over"});
+  CHECK(warnings_of(adopt(nullptr)).empty());
+  const std::string error = test::error_of([&] { adopt("often"); });
+  CHECK(test::contains(error, "unknown key \"train_on_tuesdays\" of TrainingArguments"));
+  CHECK(test::contains(error, "without this line the file is taken over"));
+  CHECK(refusal("train_on_tuesdays: false\n") ==
+        "a.yaml:1: unknown key \"train_on_tuesdays\" of TrainingArguments");
+}
+
+TEST_CASE("adopt hf: JSON is JSON") {
+  const test::TempFolder folder;
+  const auto file = folder.write("a.json", "{\"learning_rate\": 1e-4,\n}");
+  CHECK(test::contains(test::error_of([&] { adopt_hugging_face(file, {}); }),
+                       "a.json:2: malformed JSON"));
 }
 
 TEST_CASE("adopt hf: a Python program is refused with the line that makes the JSON") {

@@ -21,6 +21,11 @@ TEST_CASE("whose file: the guides' own files, and files with blanks in their nam
         "this is a file of TrainingArguments: fsdp adopt hf workshop_trainer.json > my.yaml");
   CHECK(test::contains(way_over_fixture("template_config.yaml"), "fsdp adopt hf template_config"));
   CHECK(test::contains(way_over_fixture("deepspeed_zero3.json"), "fsdp adopt deepspeed "));
+  CHECK(way_over_fixture("axolotl_lora.yml") ==
+        "this is a file of axolotl: fsdp adopt axolotl axolotl_lora.yml > my.yaml");
+  CHECK(way_over_fixture("llamafactory_pretrain.yaml") ==
+        "this is a file of LLaMA-Factory: fsdp adopt llamafactory llamafactory_pretrain.yaml > "
+        "my.yaml");
   CHECK(way_over_fixture("env_vars.sh") ==
         "this is a script of a shell: (set -a; . env_vars.sh; set +a; fsdp adopt env > my.yaml)");
   CHECK(way_over_fixture("fairseq_13b.sh") ==

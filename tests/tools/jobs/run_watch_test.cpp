@@ -1,0 +1,77 @@
+// What the parent sees of a run, and what it takes for a storage that has gone.
+#include "tools/jobs/run_watch.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+#include "tools/checkpoint/run_record.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr std::chrono::seconds kLimit(10);
+
+TEST_CASE("run watch: a run that has begun, and what it shows of itself") {
+  const test::TempFolder folder;
+  const auto run = folder / "run";
+  RunWatch watch(run);
+  CHECK(watch.look(kLimit, true).problem == "");  // it may begin there
+  CHECK(!is_there(run));
+  note_last_checkpoint(run, {12, "", ""});
+  folder.write("run/progress.json", R"({"seen": 5, "step": 1, "wall_time_s": 1})");
+  const RunWatch::Look look = watch.look(kLimit, true);
+  CHECK(look.problem == "");
+  CHECK(look.durable_step == 12);
+  CHECK(look.seen == 5);
+  CHECK(look.sign_of_life > 0);
+  CHECK(names_in(run) == std::vector<std::string>{"checkpoints", "progress.json"});
+  folder.write("run/progress.json", "{");  // half of it is written
+  CHECK(watch.look(kLimit).problem == "");
+}
+
+TEST_CASE("run watch: a run that was there is missed, also where an empty folder is in its place") {
+  const test::TempFolder folder;
+  const auto run = folder / "run";
+  note_last_checkpoint(run, {12, "", ""});
+  RunWatch watch(run);
+  watch.look(kLimit);
+  std::filesystem::rename(run, folder / "away");
+  CHECK(watch.look(kLimit).problem == run.string() + " is not there: has the mount gone?");
+  CHECK(watch.look(kLimit).durable_step == 12);
+  std::filesystem::create_directory(run);
+  CHECK(watch.look(kLimit).problem == run.string() + " has no run any more: has the mount gone?");
+  std::filesystem::remove(run);
+  std::filesystem::rename(folder / "away", run);
+  CHECK(watch.look(kLimit, true).problem == "");
+  // One that has done steps, but has no checkpoint.
+  RunWatch early(folder / "early");
+  early.expect_run();
+  CHECK(early.look(kLimit).problem != "");
+}
+
+TEST_CASE("run watch: a look that takes longer than its time is taken later") {
+  const test::TempFolder folder;
+  note_last_checkpoint(folder.path(), {12, "", ""});
+  RunWatch watch(folder.path());
+  const RunWatch::Look late = watch.look(std::chrono::milliseconds(0));
+  CHECK((late.problem == folder.path().string() + " does not answer" || late.durable_step == 12));
+  const RunWatch::Look look = watch.look(kLimit);
+  CHECK(look.problem == "");
+  CHECK(look.durable_step == 12);
+}
+
+TEST_CASE("run watch: the end that the parent leaves has the job's own in it") {
+  const test::TempFolder folder;
+  folder.write("config.yaml", "");
+  leave_end_note(folder.path(), {.status = 1, .cause = "no room", .host = "a", .rank = 1});
+  RunWatch(folder.path()).leave_end({.time = 5, .status = 76, .cause = "given up"}, kLimit);
+  const auto end = read_end_note(folder.path());
+  REQUIRE(end);
+  CHECK(end->status == 76);
+  CHECK(end->cause == "given up; the last start: no room");
+  CHECK(end->host == "a");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,79 @@
+// Whether a run lives, by what its directory shows.
+#include "tools/report/run_state.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+#include "tools/launch/backend_choice.h"
+#include "tools/report/run_costs.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string lock_text(const std::string& host) { return "process 4711 on " + host + " since noon"; }
+
+TEST_CASE("run state: a run whose directory a process has, and one that nobody has any more") {
+  const test::TempFolder folder;
+  folder.write("config.yaml", "");
+  {
+    const FileLock lock(folder / "run.lock", lock_text(host_name()));
+    const RunCondition set_up = condition_of(folder.path(), unix_time());
+    CHECK(set_up.state == RunState::kRunning);
+    CHECK(set_up.holder == lock_text(host_name()));
+    CHECK(set_up.silent_s < 0);
+    folder.write("progress.json", "");
+    CHECK(condition_of(folder.path(), unix_time()).state == RunState::kRunning);
+    CHECK(condition_of(folder.path(), unix_time()).silent_s >= 0);
+    CHECK(condition_of(folder.path(), unix_time() + 100).state == RunState::kSilent);
+    // What the start before has left is no sign of this one.
+    std::filesystem::last_write_time(
+        folder / "progress.json",
+        std::filesystem::last_write_time(folder / "run.lock") - std::chrono::hours(1));
+    CHECK(condition_of(folder.path(), unix_time()).silent_s < 0);
+    folder.write("progress.json", "");
+  }
+  CHECK(condition_of(folder.path(), unix_time()).state == RunState::kKilled);
+  // Without a lock that other hosts see, the sign of life counts.
+  folder.write("run.lock", lock_text("another-host"));
+  CHECK(condition_of(folder.path(), unix_time()).state == RunState::kRunning);
+  CHECK(condition_of(folder.path(), unix_time() + 100).state == RunState::kKilled);
+}
+
+TEST_CASE("run state: how a run has ended") {
+  const test::TempFolder folder;
+  folder.write("config.yaml", "");
+  CHECK(!end_of_run(folder.path()));
+  leave_end_note(folder.path(), {.time = 7, .status = 76, .cause = "the loss is not finite"});
+  CHECK(condition_of(folder.path(), 0).state == RunState::kFailed);
+  CHECK(end_of_run(folder.path())->cause == "the loss is not finite");
+  folder.write("metrics.json", R"({"ended": {"status": 75, "reason": "stopped by SIGUSR1"}})");
+  const RunCondition ended = condition_of(folder.path(), 0);
+  CHECK(ended.state == RunState::kEnded);
+  CHECK(ended.end->status == 75);
+  CHECK(ended.end->cause == "stopped by SIGUSR1");
+  CHECK(ended.end->time > 1e9);
+  folder.write("metrics.json", R"({"steps": 3})");  // of an older program
+  CHECK(end_of_run(folder.path())->status == 0);
+}
+
+TEST_CASE("run state: where the last start was") {
+  const test::TempFolder folder;
+  CHECK(only_host_of(folder.path()) == "");
+  folder.write("run_args.json", R"({"hosts": ["a", "a"]})");
+  CHECK(only_host_of(folder.path()) == "a");
+  folder.write("run_args.json", R"({"hosts": ["a", "b"]})");
+  CHECK(only_host_of(folder.path()) == "");
+}
+
+TEST_CASE("run state: which folders are those of runs") {
+  const test::TempFolder folder;
+  CHECK(!is_run_folder(folder.path()));
+  folder.write("config.yaml", "");
+  CHECK(!is_run_folder(folder.path()));
+  folder.write("run_args.json", "{}");
+  CHECK(is_run_folder(folder.path()));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,41 @@
+// fsdp status: whether a run lives, where, and how far it is. Read next: tools/report/run_status.h.
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "tools/commands/commands.h"
+#include "tools/launch/launch.h"
+#include "tools/report/run_status.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct StatusOptions {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+
+int print_status(const StatusOptions& options) {
+  check_one_process("status");
+  const double now = unix_time();
+  for (const std::string& run : options.runs) {
+    const RunStatus status = read_run_status(run, now);
+    fmt::print("{}", options.json ? to_json(status).dump({.replace = true}) + "\n"
+                                  : describe(status, now));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_status_command(const Command& app, ChosenCommand& chosen) {
+  const auto options = std::make_shared<StatusOptions>();
+  const Command command = app.add_command(
+      "status", "whether a run goes on or has ended, where, how far it is, what it has survived");
+  command.add_option("runs", options->runs, "run directories").required().path().expected(1, 1000);
+  command.add_flag("--json", options->json, "a line of JSON for each run");
+  command.when_chosen(
+      [&chosen, options] { chosen = [options] { return print_status(*options); }; });
+}
+
+}  // namespace fsdp::tools

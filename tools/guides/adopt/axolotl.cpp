@@ -1,0 +1,276 @@
+// axolotl's YAML: the keys that are read together. Each by itself: axolotl_keys.h.
+// Contract: tools/guides/adopt/programs.h.
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "tools/data/text_format.h"
+#include "tools/guides/adopt/axolotl_keys.h"
+#include "tools/guides/adopt/fsdp_keys.h"
+#include "tools/guides/adopt/hugging_face_keys.h"
+#include "tools/guides/adopt/programs.h"
+#include "tools/guides/adopt/read_tree.h"
+
+namespace fsdp::adopt {
+namespace {
+
+const std::string kDefault = "axolotl's default";
+
+bool is_on(const Given* given) { return given && !is_off(*given); }
+
+bool is_local(const std::string& path, const std::filesystem::path& beside) {
+  return std::filesystem::exists(path) || std::filesystem::exists(beside / path) ||
+         path.starts_with('/') || path.starts_with("./") || path.starts_with("../") ||
+         data::has_data_ending(path);
+}
+
+// The files of a section of data: those of data_files, or its path. Names of the hub are left.
+void take_files(Adoption& adoption, const std::string& section, const std::string& our_key,
+                const std::filesystem::path& beside) {
+  std::vector<std::string> files;
+  std::vector<const Given*> origins, hubs;
+  for (const Given& given : adoption.given()) {
+    if (given.name != section + "[].path") continue;
+    const std::string item = given.key.substr(0, given.key.rfind('.'));
+    const auto more =
+        std::find_if(adoption.given().begin(), adoption.given().end(),
+                     [&](const Given& each) { return each.key == item + ".data_files"; });
+    const bool listed = more != adoption.given().end();
+    const Given& origin = listed ? *more : given;
+    for (const std::string& file : origin.values) {
+      if (listed || is_local(file, beside)) files.push_back(file);
+    }
+    if (listed) adoption.leave(given, "data.format says it, or the ending of a file");
+    (listed || is_local(given.one(), beside) ? origins : hubs).push_back(&origin);
+  }
+  for (const Given* hub : hubs) adoption.leave(*hub, kPrepared);
+  if (origins.empty()) return;
+  for (const Given* origin : origins) {
+    if (origin != origins.front()) adoption.leave(*origin, "one of " + our_key);
+  }
+  adoption.set_list(our_key, files, *origins.front());
+}
+
+std::string name_of(const std::string& key) {
+  for (const auto& [own, name] : {std::pair{"micro_batch_size", "per_device_train_batch_size"},
+                                  {"num_epochs", "num_train_epochs"},
+                                  {"lr_scheduler", "lr_scheduler_type"},
+                                  {"optimizer", "optim"},
+                                  {"adam_eps", "adam_epsilon"},
+                                  {"fsdp_version", "fsdp_config.version"}}) {
+    if (key == own) return name;
+  }
+  return fsdp_key_name(key);
+}
+
+bool has_lora(const Adoption& adoption) {
+  const Given* adapter = adoption.find("adapter");
+  return is_on(adapter);
+}
+
+void take_schedule_with_floor(Adoption& adoption) {
+  const Given* kind = adoption.find("lr_scheduler_type");
+  const Given* share = adoption.find("cosine_min_lr_ratio");
+  const Given* lr = adoption.find("learning_rate");
+  const bool cosine = !kind || kind->one() == "cosine";
+  if (share && !cosine) leave("no effect without lr_scheduler: cosine")(*share, adoption);
+  if (share && cosine && share->number() == 0) adoption.off(*share);
+  if (share && cosine && share->number() != 0) {
+    if (!lr) share->refuse("expected learning_rate with it");
+    adoption.set("train.schedule.kind", "cosine_with_min_lr", *share);
+    adoption.set("train.schedule.min_lr", fmt::format("{:.9g}", share->number() * lr->number()),
+                 *share, fmt::format("of {}", lr->number()));
+    if (kind) adoption.leave(*kind, "cosine_min_lr_ratio gives it an end value");
+  } else if (kind) {
+    to("train.schedule.kind")(*kind, adoption);
+  }
+  adoption.set_default("train.schedule.kind", "cosine", kDefault);
+  take_schedule(adoption);
+}
+
+// axolotl rounds a share down, and makes two steps of one.
+void take_warmup(Adoption& adoption, int64_t steps) {
+  const Given* count = adoption.find("warmup_steps");
+  const Given* ratio = adoption.find("warmup_ratio");
+  const Given* kind = adoption.find("lr_scheduler_type");
+  const std::string key = "train.schedule.warmup";
+  if (kind && kind->one() == "constant") {
+    for (const Given* each : {count, ratio}) {
+      if (each) leave("constant has no warm-up")(*each, adoption);
+    }
+    return;
+  }
+  const auto usual = [](int64_t warmup) { return warmup == 1 ? int64_t{2} : warmup; };
+  if (count && ratio) ratio->refuse("expected it or warmup_steps, got both");
+  if (count && count->number() > 0 && count->number() < 1 && steps == 0) {
+    return adoption.set(key, fmt::format("{:.15g}%", count->number() * 100), *count);
+  }
+  if (count && count->number() > 0 && count->number() < 1) return take_steps(key, *count, adoption);
+  if (count) return adoption.set(key, std::to_string(usual(count->whole())), *count);
+  const double share = ratio ? ratio->number() : 0.03;
+  if (share < 0 || share > 1) ratio->fail("a number from 0 to 1");
+  auto rounded = usual(static_cast<int64_t>(share * static_cast<double>(steps)));
+  if (!ratio) rounded = std::min<int64_t>(rounded, 100);
+  const std::string value =
+      steps > 0 ? std::to_string(rounded) : fmt::format("{:.15g}%", share * 100);
+  if (ratio)
+    adoption.set(key, value, *ratio,
+                 steps > 0 ? fmt::format("of {} steps", steps) : "rounded up; there down");
+  else
+    adoption.set_default(key, value, kDefault + (steps > 0 ? "" : ": at most 100 steps there"));
+}
+
+// How often: so many times an epoch, steps, or what a strategy says.
+struct Often {
+  std::string key;
+  const Given *per_epoch, *steps, *strategy;
+};
+
+void take_often(Adoption& adoption, const Often& often) {
+  if (is_on(often.per_epoch)) {
+    const int64_t times = often.per_epoch->whole();
+    adoption.set(often.key, "epoch", *often.per_epoch,
+                 times == 1 ? "" : fmt::format("there {} times an epoch", times));
+  } else if (often.per_epoch) {
+    adoption.off(*often.per_epoch);
+  }
+  const bool said = adoption.has(often.key);
+  if (often.steps && said)
+    adoption.leave(*often.steps, often.key + " is said already");
+  else if (often.steps && is_off(*often.steps))
+    adoption.off(*often.steps);
+  else if (often.steps)
+    take_steps(often.key, *often.steps, adoption);
+  if (!often.strategy) return;
+  const std::string& how = often.strategy->one();
+  if (how != "no" && how != "epoch" && how != "steps" && how != "best") {
+    often.strategy->fail("no, epoch, steps or best");
+  }
+  if (adoption.has(often.key) || how == "steps" || how == "best")
+    adoption.leave(*often.strategy, "as " + often.key + " says");
+  else
+    adoption.set(often.key, how == "no" ? "0" : "epoch", *often.strategy);
+}
+
+void take_intervals(Adoption& adoption) {
+  const Given* old_name = adoption.find("evaluation_strategy");
+  take_often(adoption,
+             {"train.eval_every", adoption.find("evals_per_epoch"), adoption.find("eval_steps"),
+              old_name ? old_name : adoption.find("eval_strategy")});
+  take_often(adoption, {"checkpoint.every", adoption.find("saves_per_epoch"),
+                        adoption.find("save_steps"), adoption.find("save_strategy")});
+  adoption.set_default("checkpoint.every", "epoch", kDefault);
+  adoption.set_default("checkpoint.keep", "4", kDefault);
+  const Given* logs = adoption.find("logging_steps");
+  if (logs) take_steps("train.log_every", *logs, adoption);
+  adoption.set_default("train.log_every", "10", kDefault + ": at most");
+}
+
+void take_precision(Adoption& adoption, bool sharded) {
+  const auto said = [](const Given* given) {
+    if (!given) return false;
+    const std::string how = lower(given->one());
+    return how == "auto" || how == "full" || given->truth();
+  };
+  const std::pair<const char*, std::vector<const char*>> kinds[] = {
+      {"bf16", {"bf16", "bfloat16"}}, {"fp16", {"fp16", "float16"}}, {"no", {"float32"}}};
+  bool chosen = false;
+  for (const auto& [dtype, names] : kinds) {
+    for (const char* name : names) {
+      const Given* given = adoption.find(name);
+      if (!given) continue;
+      if (!said(given))
+        adoption.off(*given);
+      else if (chosen && !adoption.value_of("train.dtype").empty() && dtype != std::string("bf16"))
+        adoption.leave(*given, "bf16 counts more");
+      else
+        set_precision(adoption, *given, dtype, sharded);
+      chosen = chosen || said(given);
+    }
+  }
+  const bool off = adoption.find("bf16") || adoption.find("fp16");
+  adoption.set_default("train.dtype", off ? "f32" : "bf16",
+                       kDefault + (off ? "" : ": where the GPU has it"));
+  adoption.note("master weights are f32; axolotl's have the dtype of compute");
+}
+
+void take_sharding(Adoption& adoption) {
+  const Given* words = adoption.find("fsdp");
+  const Given* strategy = adoption.find("fsdp_config.sharding_strategy");
+  if (is_on(words)) {
+    if (strategy) adoption.leave(*strategy, "as fsdp says");
+    return take_fsdp(adoption, *words, fsdp_version(adoption, 1));
+  }
+  if (words) adoption.off(*words);
+  const auto first =
+      std::find_if(adoption.given().begin(), adoption.given().end(),
+                   [](const Given& each) { return each.name.starts_with("fsdp_config."); });
+  if (first == adoption.given().end()) {
+    return adoption.set_default("fsdp.strategy", "no_shard", "without fsdp_config");
+  }
+  if (strategy) set_strategy(adoption, *strategy, strategy->one());
+  const Given whole = {
+      .key = "fsdp_config", .name = "fsdp", .values = {"true"}, .place = first->place};
+  take_fsdp(adoption, whole, fsdp_version(adoption, 1));
+}
+
+bool is_sharded(const Adoption& adoption) {
+  return is_on(adoption.find("fsdp")) ||
+         std::any_of(adoption.given().begin(), adoption.given().end(), [](const Given& each) {
+           return each.name.starts_with("fsdp_config.") && each.name != "fsdp_config.version";
+         });
+}
+
+void take_together(Adoption& adoption, const std::filesystem::path& beside) {
+  take_files(adoption, "datasets", "data.train", beside);
+  take_files(adoption, "test_datasets", "data.validation", beside);
+  if (const Given* inputs = adoption.find("train_on_inputs")) {
+    inputs->truth();
+    adoption.leave(*inputs, "data.objective says it: lm, or sft");
+  }
+  if (!adoption.find("max_steps") && !adoption.find("num_train_epochs")) {
+    adoption.set_default("train.epochs", "1", kDefault);
+  }
+  const int64_t steps = take_length(adoption);
+  take_schedule_with_floor(adoption);
+  take_warmup(adoption, steps);
+  take_intervals(adoption);
+  take_sharding(adoption);
+  take_precision(adoption, is_sharded(adoption));
+  warn_of_deepspeed(adoption);
+  for (const auto& [key, value] : {std::pair{"train.rows_per_pass", "1"},
+                                   {"train.optimizer.weight_decay", "0"},
+                                   {"train.optimizer.beta2", "0.999"},
+                                   {"train.loss_mean", "ranks"},
+                                   {"data.sequence_length", "512"}}) {
+    adoption.set_default(key, value, kDefault);
+  }
+}
+
+}  // namespace
+
+const Program& axolotl_program() {
+  static const Program program = [] {
+    Program made = program_of("axolotl", "axolotl", {axolotl_rules()});
+    made.name_of = name_of;
+    return made;
+  }();
+  return program;
+}
+
+std::string adopt_axolotl(const std::filesystem::path& file, const AdoptOptions& options) {
+  std::vector<Given> given = read_tree(file);
+  for (Given& each : given) each.name = name_of(each.name);
+  Adoption adoption("axolotl", file.string(), given, options);
+  std::vector<Ignored> ignored;
+  if (!has_lora(adoption)) {
+    ignored = {{"lora_", "no effect without adapter: lora"},
+               {"peft_", "no effect without adapter: lora"}};
+  }
+  take_all(axolotl_program(), adoption, ignored);
+  take_together(adoption, file.parent_path());
+  return adoption.yaml();
+}
+
+}  // namespace fsdp::adopt
