@@ -19,6 +19,8 @@ LineLog::LineLog(const std::filesystem::path& path) : path_(path), file_(path, s
   }
   std::error_code unknown;
   written_ = std::filesystem::file_size(path, unknown);
+  if (!unknown) return;
+  throw SystemError(fmt::format("{}: {}", path.string(), unknown.message()), unknown.value());
 }
 
 void LineLog::append_record(std::string_view bytes) {
@@ -42,14 +44,19 @@ void LineLog::retry() {
   }
 }
 
-// A part of the line may be in the file, and a file that is gone has no lines.
+// A part of the line may be in the file, and a file that is gone has no lines. A look that fails
+// says neither: what is known stays. More than this process can have written is never cut.
 void LineLog::reopen() {
-  file_.close();
+  file_.close();  // may write the line once more
   file_.clear();
+  const uintmax_t in_part = pending_.empty() ? 0 : 2 * pending_.front().size();
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path_, error);
-  if (error || size < written_) written_ = error ? 0 : size;
-  if (!error && size > written_) std::filesystem::resize_file(path_, written_, error);
+  if (error == std::errc::no_such_file_or_directory) written_ = 0;
+  if (!error && size > written_ && size - written_ <= in_part)
+    std::filesystem::resize_file(path_, written_, error);
+  else if (!error)
+    written_ = size;
   file_.open(path_, std::ios::app);
 }
 

@@ -250,6 +250,29 @@ bool forgets_lines_of_a_disk_that_stays_full(const std::filesystem::path& path) 
          text.size() == LineLog::kMostPending && text.front() == 'e' && text.back() == 't';
 }
 
+// See keeps_lines_of_a_full_disk(). Of the path even a look fails for a while.
+bool keeps_lines_of_an_outage(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  ::signal(SIGXFSZ, SIG_IGN);
+  const fs::path mount = path.parent_path() / "mount";
+  fs::create_directory_symlink(".", mount);
+  LineLog log(mount / path.filename());
+  for (const char* line : {"one", "two"}) log.append(line);
+  const rlimit full = {8 + 3, RLIM_INFINITY}, free = {RLIM_INFINITY, RLIM_INFINITY};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  fs::remove(mount);
+  fs::create_directory_symlink("mount", mount);  // a loop
+  for (const char* line : {"three", "four"}) log.append(line);
+  const bool waits = test::contains(log.problem(), "2 lines cannot be written");
+  fs::remove(mount);
+  fs::create_directory_symlink(".", mount);
+  ::setrlimit(RLIMIT_FSIZE, &free);
+  log.append("five");  // finds the log again
+  log.retry();
+  fs::remove(mount);
+  return waits && log.problem().empty() && read_file(path) == "one\ntwo\nthree\nfour\nfive\n";
+}
+
 TEST_CASE("metrics: lines reach the disk when that is asked for") {
   const test::TempFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
@@ -268,7 +291,8 @@ TEST_CASE("metrics: lines reach the disk when that is asked for") {
 
 TEST_CASE("metrics: what a full disk does not take is written when there is room") {
   const test::TempFolder folder;
-  for (const auto holds : {keeps_lines_of_a_full_disk, forgets_lines_of_a_disk_that_stays_full}) {
+  for (const auto holds : {keeps_lines_of_a_full_disk, forgets_lines_of_a_disk_that_stays_full,
+                           keeps_lines_of_an_outage}) {
     const pid_t process = ::fork();
     if (process == 0) ::_exit(holds(folder / "metrics.jsonl") ? 0 : 1);
     int status = -1;
