@@ -3,13 +3,10 @@
 
 #include <string_view>
 
-#include "tools/report/metrics_line.h"
-
 namespace fsdp::tools {
 
 KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated_at,
-                        int64_t log_every) {
-  const bool logged = step == 1 || step % log_every == 0;
+                        const LoggedSteps& logged) {
   KeptLines kept;
   int64_t last_step = -1, last_evaluation = -1;
   for (size_t begin = 0; begin < text.size();) {
@@ -24,8 +21,10 @@ KeptLines metrics_until(const std::string& text, int64_t step, int64_t validated
     }
     const bool evaluation = read->is_evaluation();
     int64_t& last = evaluation ? last_evaluation : last_step;
-    const int64_t until = evaluation ? validated_at : logged ? step : step - 1;
+    const int64_t until = evaluation ? validated_at : step;
     if (read->step() > until || read->step() <= last) continue;
+    const bool finite = read->text("loss") != "null" && read->text("grad_norm") != "null";
+    if (!evaluation && read->step() == step && !logged.has(step, finite)) continue;
     last = read->step();
     kept.text += line;
   }

@@ -30,6 +30,16 @@ class MetricsLine {
   int64_t step_ = 0;
 };
 
+// Which steps have a line. One more has the step that a signal stops a run at.
+struct LoggedSteps {
+  int64_t every = 1;  // train.log_every
+  int64_t total = 0;  // train.steps
+  // `finite`: its loss and its gradient norm are.
+  bool has(int64_t step, bool finite) const {
+    return step == 1 || step % every == 0 || step == total || !finite;
+  }
+};
+
 // What the last lines of a metrics.jsonl say; a member is empty where none of them says it.
 struct LogEnd {
   std::optional<double> step = {}, loss = {}, tokens_per_s = {}, wall_time_s = {};

@@ -44,7 +44,7 @@ void set_aside(const fs::path& log) {
 }
 
 std::vector<std::string> take_log(const fs::path& directory, const fs::path& log,
-                                  const TrainTotals& before, int64_t log_every) {
+                                  const TrainTotals& before, const LoggedSteps& logged) {
   const std::string there = is_there(log) ? read_file(log) : "";
   if (before.steps == 0) {
     if (!there.empty()) set_aside(log);
@@ -54,7 +54,7 @@ std::vector<std::string> take_log(const fs::path& directory, const fs::path& log
     return {fmt::format("{}: missing: the log has no lines of the steps up to {}", log.string(),
                         before.steps)};
   }
-  const KeptLines kept = metrics_until(there, before.steps, before.validated_at, log_every);
+  const KeptLines kept = metrics_until(there, before.steps, before.validated_at, logged);
   // Mostly lines at the end go: a log of weeks is not written anew for them.
   const fs::path own = directory / "metrics.jsonl";
   std::error_code other;
@@ -70,9 +70,9 @@ std::vector<std::string> take_log(const fs::path& directory, const fs::path& log
 }  // namespace
 
 std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs::path& run_before,
-                                            const TrainTotals& before, int64_t log_every) {
+                                            const TrainTotals& before, const LoggedSteps& logged) {
   std::vector<std::string> notes =
-      take_log(directory, run_before / "metrics.jsonl", before, log_every);
+      take_log(directory, run_before / "metrics.jsonl", before, logged);
   keep_unit_hashes(directory, run_before, before.steps);
   fs::remove(directory / "metrics.json");
   fs::remove(directory / kEndNote);

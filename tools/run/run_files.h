@@ -9,6 +9,7 @@
 
 #include "tools/config/config.h"
 #include "tools/data/text_source.h"
+#include "tools/report/metrics_line.h"
 #include "tools/report/train_totals.h"
 
 namespace fsdp::tools {
@@ -18,11 +19,11 @@ namespace fsdp::tools {
 void forget_directory(const std::filesystem::path& directory);
 // What came after the checkpoint is done again, and a run that goes on is not at its end.
 // `run_before`: the directory of the run that left the checkpoint, whose lines up to there
-// `directory` gets, without that of a step between two of `log_every`. Returns what the user should
+// `directory` gets (metrics_until in tools/checkpoint/kept_lines.h). Returns what the user should
 // know.
 std::vector<std::string> go_on_in_directory(const std::filesystem::path& directory,
                                             const std::filesystem::path& run_before,
-                                            const TrainTotals& before, int64_t log_every);
+                                            const TrainTotals& before, const LoggedSteps& logged);
 // Error where saving replaces the folder of `key`, which the run reads. `replaced`: what it saves.
 void check_source_stays(const std::string& key, const std::string& source,
                         const std::filesystem::path& replaced);

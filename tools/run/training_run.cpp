@@ -399,7 +399,8 @@ void TrainingRun::take_directory() {
                                                  : directory_.string());
     const TrainTotals totals = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
     for (const std::string& note :
-         go_on_in_directory(directory_, before, totals, config_.train.log_every.steps)) {
+         go_on_in_directory(directory_, before, totals,
+                            {config_.train.log_every.steps, config_.train.steps})) {
       say("note: " + note);
     }
   });

@@ -9,6 +9,7 @@
 
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
+#include "tools/report/metrics_line.h"
 #include "tools/report/run_costs.h"
 #include "tools/train/left_out.h"
 #include "tools/train/loop_order.h"
@@ -263,8 +264,8 @@ void Trainer::end_or_roll_back(const IssuedStep& issued, bool rolls_back,
 
 void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
-  const bool logged = totals_.steps == 1 || totals_.steps % options_.log_every == 0 ||
-                      totals_.steps == options_.steps || totals_.signal != 0 || !finite;
+  const LoggedSteps logged_steps = {options_.log_every, options_.steps};
+  const bool logged = logged_steps.has(totals_.steps, finite) || totals_.signal != 0;
   if (logged || tokens_per_s_ == 0) {
     tokens_per_s_ = static_cast<double>(window_.tokens) / window_.seconds;
   }

@@ -38,7 +38,7 @@ TEST_CASE("run files: what comes after the checkpoint is cut, the results of an 
   folder.write("metrics.jsonl", kSteps);
   folder.write("metrics.json", "{}");
   for (const std::string_view result : kTrainerFiles.names) folder.write(std::string(result), "x");
-  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, 1).empty());
+  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, {}).empty());
   CHECK(read_file(folder / "metrics.jsonl") ==
         "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n");
   CHECK(!fs::exists(folder / "metrics.json"));
@@ -52,7 +52,7 @@ TEST_CASE("run files: the end of a log is cut in its place, a line within it by 
     folder.write("metrics.jsonl", text);
     fs::remove(folder / "same");
     fs::create_hard_link(folder / "metrics.jsonl", folder / "same");
-    go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, 1);
+    go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, {});
     CHECK(read_file(folder / "metrics.jsonl") == first + second);
     return fs::equivalent(folder / "metrics.jsonl", folder / "same");
   };
@@ -64,7 +64,7 @@ TEST_CASE("run files: the end of a log is cut in its place, a line within it by 
 TEST_CASE("run files: a new directory gets the lines of the run that it begins in") {
   const test::TempFolder before, now;
   before.write("metrics.jsonl", kSteps);
-  go_on_in_directory(now.path(), before.path(), {.steps = 2, .validated_at = 2}, 1);
+  go_on_in_directory(now.path(), before.path(), {.steps = 2, .validated_at = 2}, {});
   CHECK(read_file(now / "metrics.jsonl") ==
         "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"step\":2,\"validation_loss\":2}\n");
   CHECK(read_file(before / "metrics.jsonl") == kSteps);
@@ -74,7 +74,7 @@ TEST_CASE("run files: a run that begins anew keeps the log of what was done befo
   const test::TempFolder folder;
   for (const char* name : {"metrics.1.jsonl", "metrics.2.jsonl"}) {
     folder.write("metrics.jsonl", kSteps);
-    CHECK(go_on_in_directory(folder.path(), folder.path(), {}, 1).empty());
+    CHECK(go_on_in_directory(folder.path(), folder.path(), {}, {}).empty());
     CHECK(read_file(folder / name) == kSteps);
     CHECK(!fs::exists(folder / "metrics.jsonl"));
   }
@@ -83,10 +83,10 @@ TEST_CASE("run files: a run that begins anew keeps the log of what was done befo
 TEST_CASE("run files: a log that is missing, and lines of somebody else, are told") {
   const test::TempFolder folder;
   const std::string log = (folder / "metrics.jsonl").string();
-  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, 1) ==
+  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, {}) ==
         Lines{log + ": missing: the log has no lines of the steps up to 2"});
   folder.write("metrics.jsonl", "{\"step\":1,\"loss\":3}\n{\"step\":1}\nhello\n");
-  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, 1) ==
+  CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}, {}) ==
         Lines{log + ": 2 lines of no run of this program: left out"});
   CHECK(read_file(folder / "metrics.jsonl") == "{\"step\":1,\"loss\":3}\n");
 }
@@ -94,7 +94,7 @@ TEST_CASE("run files: a log that is missing, and lines of somebody else, are tol
 TEST_CASE("run files: the model of an earlier end is named, and stays") {
   const test::TempFolder folder;
   fs::create_directory(folder / "adapter");
-  CHECK(go_on_in_directory(folder.path(), folder.path(), {}, 1) ==
+  CHECK(go_on_in_directory(folder.path(), folder.path(), {}, {}) ==
         Lines{(folder / "adapter").string() +
               " is that of an earlier end of this run, until this one saves its own"});
   CHECK(fs::exists(folder / "adapter"));
