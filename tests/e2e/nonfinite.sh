@@ -32,6 +32,13 @@ tr -d ' \n' <run/metrics.json | grep -q '"ended":{"status":76,"reason":"step1:th
 train 76 again.log "$FSDP" train --local-ranks 2 --resume auto
 train 0 allowed.log "$FSDP" train --local-ranks 2 --resume auto --set train.allow_nonfinite_validation=true
 rm -r run
+# So it is without a checkpoint.
+train 76 bare.log "$FSDP" train --set checkpoint.every=0
+[ ! -e run/checkpoints/step-1 ] || fail "bare: a checkpoint"
+train 76 again.log "$FSDP" train --resume auto --set checkpoint.every=0
+grep -q '^fsdp: .*step 1: the validation loss is nan (train.allow_nonfinite_validation)' again.log || { fail "again: no error"; cat again.log; }
+train 0 allowed.log "$FSDP" train --resume auto --set checkpoint.every=0 train.allow_nonfinite_validation=true
+rm -r run
 train 0 new.log "$FSDP" train --set train.allow_nonfinite_validation=true train.dtype=bf16 train.master_dtype=bf16
 grep -q '^warning: step 1: the validation loss is nan$' new.log || fail "new: no warning"
 grep -q ', bf16, master weights in bf16$' new.log || { fail "new: no dtype of the masters"; cat new.log; }

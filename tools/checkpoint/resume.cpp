@@ -550,6 +550,8 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
   plan.config.runtime.run_dir = plan.run_directory.string();
   const int64_t steps = plan.config.train.steps;
   plan.finished = is_finished(record, plan.config);
+  const bool allowed = plan.config.train.allow_nonfinite_validation;
+  if (plan.finished && !allowed) plan.gave_up = record.gave_up;
   const bool in_steps = plan.config.train.epochs == 0;
   FSDP_CHECK(plan.finished || !plan.manifest || !in_steps || plan.manifest->step() <= steps,
              "train.steps: expected at least {}, the steps that {} has, got {}",

@@ -39,6 +39,7 @@ struct ResumePlan {
   std::vector<std::string> notes;     // what the user should know, a line each
   std::vector<std::string> warnings;  // and what was lost
   bool finished = false;              // there is nothing left to do
+  std::string gave_up;                // why it has not ended well, where it is finished; "": it has
   bool falls_back = false;            // where the checkpoint is damaged, the one before it is meant
 };
 

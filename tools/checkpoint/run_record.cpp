@@ -3,6 +3,7 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "tools/launch/status.h"
 #include "tools/report/metrics.h"
 
 namespace fsdp::tools {
@@ -54,6 +55,9 @@ RunRecord read_run_record(const fs::path& run_directory) {
   });
   read_if_there(run_directory / "metrics.json", record.notes, [&](const Json& json) {
     record.interrupted = json.value("interrupted", true);
+    const Json* const end = json.find("ended");
+    if (end && end->is_object() && end->value("status", 0) == status::kGaveUp)
+      record.gave_up = end->value("reason", "");
     record.steps = json.value("steps", int64_t{0});
     record.epochs = json.value("epochs", 0.0);
     if (const Json* const left = json.find("left_out_batches"))

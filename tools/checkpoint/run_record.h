@@ -25,6 +25,7 @@ struct RunRecord {
   // ---- metrics.json, which is written at the end of the run ----
   bool ended = false;
   bool interrupted = false;  // by a signal
+  std::string gave_up;       // why, where it has ended with status::kGaveUp
   int64_t steps = 0;
   double epochs = 0;
   BatchRanges left_out;  // by rollbacks

@@ -19,6 +19,7 @@ std::string plan_text(const ResumePlan& plan) {
               {"notes", plan.notes},
               {"warnings", plan.warnings},
               {"finished", plan.finished},
+              {"gave_up", plan.gave_up},
               {"falls_back", plan.falls_back}}
       .dump();
 }
@@ -36,6 +37,7 @@ ResumePlan plan_from_text(const std::string& text) {
   plan.notes = json.at("notes").get<std::vector<std::string>>();
   plan.warnings = json.at("warnings").get<std::vector<std::string>>();
   plan.finished = json.at("finished");
+  plan.gave_up = json.at("gave_up");
   plan.falls_back = json.at("falls_back");
   return plan;
 }

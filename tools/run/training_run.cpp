@@ -51,9 +51,7 @@ int end_finished(const TrainingRunOptions& options, const ResumePlan& plan,
     options.say(fmt::format("{}: this run has done its {}: nothing to go on with",
                             plan.run_directory.string(), length));
   }
-  const TrainTotals done = plan.manifest ? plan.manifest->progress : TrainTotals{};
-  const std::string why = failed_validation(plan.config, done);
-  if (!why.empty()) throw AgreedError(why, status::kGaveUp);
+  if (!plan.gave_up.empty()) throw AgreedError(plan.gave_up, status::kGaveUp);
   return 0;
 }
 

@@ -121,6 +121,17 @@ TEST_CASE("resume: a run that has ended, and is to do more, does not start over"
   CHECK(test::contains(error_of(from, more), "no checkpoint can be read"));
 }
 
+TEST_CASE("resume: a finished run that has not ended well, without a checkpoint") {
+  const FakeRun run;
+  const std::string from = run.directory.string();
+  write_file_atomically(run.directory / "metrics.json",
+                        R"({"steps": 100, "interrupted": false,)"
+                        R"( "ended": {"status": 76, "reason": "the loss is nan"}})");
+  CHECK(plan(from).finished);
+  CHECK(plan(from).gave_up == "the loss is nan");
+  CHECK(plan(from, {"train.allow_nonfinite_validation=true"}).gave_up == "");
+}
+
 TEST_CASE("resume: one checkpoint, in its run or in a new one") {
   const FakeRun run;
   const fs::path first = run.add(5);

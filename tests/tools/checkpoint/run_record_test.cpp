@@ -15,7 +15,8 @@ TEST_CASE("run record: who the run is, where it came from, how far it is, how it
                R"({"run": "a1", "working_directory": "/w",)"
                R"( "resumed_from": {"step": 7, "path": "/x/step-7", "run": "b2"}})");
   note_last_checkpoint(folder.path(), {9, "/y/step-9", "a1"});
-  folder.write("metrics.json", R"({"steps": 9, "epochs": 0.5, "interrupted": true})");
+  folder.write("metrics.json", R"({"steps": 9, "epochs": 0.5, "interrupted": true,)"
+                               R"( "ended": {"status": 76, "reason": "the loss is nan"}})");
   const RunRecord record = read_run_record(folder.path());
   CHECK(record.id == "a1");
   CHECK(record.working_directory == "/w");
@@ -26,6 +27,7 @@ TEST_CASE("run record: who the run is, where it came from, how far it is, how it
   CHECK(record.last->step == 9);
   CHECK(record.ended);
   CHECK(record.interrupted);
+  CHECK(record.gave_up == "the loss is nan");
   CHECK(record.steps == 9);
   CHECK(record.epochs == 0.5);
   CHECK(record.notes.empty());

@@ -35,6 +35,9 @@ TEST_CASE("settled plan: what rank 0 says is what the others know") {
   CHECK(told.manifest->step() == 10);
   CHECK(told.falls_back);
   CHECK(plan_from_text(plan_text({})).checkpoint.empty());
+  ResumePlan done;
+  done.gave_up = "the loss is nan";
+  CHECK(plan_from_text(plan_text(done)).gave_up == done.gave_up);
 }
 
 TEST_CASE("settled plan: a checkpoint that another job wrote meanwhile is the one") {
