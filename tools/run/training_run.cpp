@@ -456,11 +456,13 @@ void TrainingRun::begin_progress() {
   });
 }
 
-// What the start before has left of its end counts, then what the launcher has seen of it.
+// What the start before has left of its end counts, then what the launcher has seen of it: that is
+// of the last start that came to a step, or of the first.
 void TrainingRun::note_failure(const RunProgress& before, const RunProgress& begin) {
   EndNote end = end_before_;
-  if (end.status < 0) end.status = rolled_back_ ? -1 : rank_.status_before;
-  if (!rank_.cause_before.empty()) end.cause = rank_.cause_before;
+  const bool was_seen = !rolled_back_ && (before.seen > 0 || rank_.restarts == 1);
+  if (end.status < 0 && was_seen) end.status = rank_.status_before;
+  if (was_seen && !rank_.cause_before.empty()) end.cause = rank_.cause_before;
   if (rolled_back_) end.cause = "rolled back";
   if (end.cause.empty()) {
     end.cause = end.status > 128 ? fmt::format("killed by signal {}", end.status - 128)

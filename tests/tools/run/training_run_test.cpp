@@ -10,7 +10,9 @@
 #include "core/io/json.h"
 #include "tests/support/tiny_run.h"
 #include "tools/checkpoint/manifest.h"
+#include "tools/launch/end_note.h"
 #include "tools/report/device_snapshot.h"
+#include "tools/report/failure_log.h"
 
 namespace fsdp::tools {
 namespace {
@@ -121,6 +123,38 @@ TEST_CASE("training run: another batch is another run, unless changes are accept
   const Lines lines = lines_of_run(request);
   CHECK(test::count_lines(lines, "train.batch: 2 -> 4") == 1);
   CHECK(lines.back() == "\nrun directory: " + directory.string());
+}
+
+// What `fsdp launch` has seen is of the last start that came to a step.
+TEST_CASE("training run: a start that failed before its first step has its own cause of failure") {
+  const std::string hung = "no sign of life for 60 s";
+  for (const double seen : {0.0, 1000.0}) {
+    CAPTURE(seen);
+    const test::TempFolder folder;
+    const fs::path directory = folder / "run";
+    ResumeRequest request = {.from = "auto", .overrides = tiny_run(folder, directory)};
+    request.overrides.insert(request.overrides.end(),
+                             {"checkpoint.every=2", "train.schedule.total=4", "train.steps=2"});
+    lines_of_run(request);
+    fs::remove(directory / "metrics.json");  // as if it had been killed
+    std::ofstream(directory / "progress.json")
+        << Json{{"seen", seen}, {"step", 2}, {"wall_time_s", 1.0}}.dump();
+    leave_end_note(directory, {.time = 2000, .status = 1, .cause = "Input/output error"});
+    request.overrides.back() = "train.steps=4";
+    const ResumePlan plan = plan_resume(request);
+    const TrainingRunOptions options = {
+        .local_ranks = 2, .resume = "auto", .say = [](const auto&) {}};
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      RankContext rank{.world = world, .local_ranks = 2, .restarts = 2};
+      rank.ended_before = 1500;
+      rank.status_before = 137;
+      rank.cause_before = hung;
+      CHECK(run_training(options, request, plan, rank) == 0);
+    });
+    const std::vector<Json> failures = read_failures(directory);
+    REQUIRE(failures.size() == 1);
+    CHECK(failures[0].at("cause").text() == (seen > 0 ? hung : "Input/output error"));
+  }
 }
 
 }  // namespace
