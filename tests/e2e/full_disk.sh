@@ -70,6 +70,9 @@ for async in false true; do
   [ $? = 78 ] || fail "no room: another status than 78"
   grep -qE '^fsdp: rank 0: checkpoint.every: .*disk/small.*: .* free; 1 checkpoint of .* need' room.log || { fail "no room: no line that says so"; cat room.log; }
   [ ! -e no_room ] || fail "no room: a run directory is left"
+  # A job that is started again had room once, also where it has no checkpoint yet.
+  FSDP_RESTARTS=1 train runtime.run_dir=no_room checkpoint.folder=disk/small/$run checkpoint.every=40 >room.log 2>&1
+  [ $? = 1 ] || { fail "no room, started again: another status than 1"; cat room.log; }
   rm disk/small/filler
 done
 rm -r disk/small
@@ -90,6 +93,8 @@ done
 dd if=/dev/zero of=disk/filler bs=64k 2>/dev/null
 train runtime.run_dir=disk/none >none.log 2>&1 && fail "none: status 0"
 grep -q '^fsdp: .*runtime.run_dir: .*: 0.0 MiB are free, the trained model needs 0.5 MiB' none.log || { fail "none: no line that says why"; cat none.log; }
+FSDP_RESTARTS=1 train runtime.run_dir=disk/none >none.log 2>&1
+[ $? = 1 ] || { fail "none, started again: another status than 1"; cat none.log; }
 
 if [ -z "${MPIRUN:-}" ]; then
   echo "[SKIP] full /dev/shm: no MPI"

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <thread>
 
+#include "core/machine_error.h"
 #include "models/config.h"
 #include "tools/checkpoint/checkpoint_room.h"
 #include "tools/checkpoint/owned_state.h"
@@ -130,7 +131,7 @@ void TrainingRun::place_checkpoints() {
     }
   } catch (const AgreedError& error) {
     // Where a run goes on, its configuration was right, and the disk may have room later.
-    const bool goes_on = plan_.manifest.has_value();
+    const bool goes_on = config_.runtime.goes_on;
     check_room_of_model();
     if (asked) {
       throw AgreedError(error.what(), error.status(), goes_on ? Cause::kMachine : error.cause());
@@ -146,6 +147,8 @@ void TrainingRun::check_room_of_model() {
     if (!speaks()) return;
     const std::string missing =
         missing_room(directory_, 0, 0, static_cast<uint64_t>(saved_bytes()));
+    if (!missing.empty() && config_.runtime.goes_on)
+      throw MachineError("runtime.run_dir: " + missing);
     FSDP_CHECK(missing.empty(), "runtime.run_dir: {}", missing);
   });
 }

@@ -1,7 +1,7 @@
 // One call of a file system fails once while a run is set up, goes on, saves or makes tokens: the
 // start is right all the same, or ends with 1 and the next one is right. Never is it a person's
-// mistake (78), which nothing starts again, and never do the weights differ. Every call, with every
-// error: failing_calls_slow_test.cpp; of the whole program: tests/e2e/failing_calls_slow.sh.
+// mistake (78), which nothing starts again, and never do the weights differ. Every error at more
+// places: failing_calls_slow_test.cpp; of the whole program: tests/e2e/failing_calls_slow.sh.
 // Requirements: S2.10.
 #include "tests/support/failing_calls.h"
 
@@ -15,7 +15,7 @@ using test::IoFault;
 
 TEST_CASE("failing calls: a call that fails once ends no job for good, wherever it is") {
   const std::string expected = test::hash_without_faults();
-  // A sample, another one in each place; all of them: failing_calls_slow_test.cpp.
+  // A sample, another one in each place; the others: failing_calls_slow_test.cpp.
   const std::vector<int> errors = {EINTR, ENOTCONN, EIO, EPROTO, EBADF, EKEYEXPIRED, EUCLEAN};
   for (const bool goes_on : {false, true}) {
     int64_t at = 0;
@@ -53,6 +53,20 @@ TEST_CASE(
       CAPTURE(end.error);
       CHECK(end.status == (goes_on ? status::kFailed : status::kMistake));
     }
+  }
+}
+
+// The disk was right once, and may have room later.
+TEST_CASE("failing calls: a full disk is a mistake at first, and never of a job started again") {
+  for (const int restarts : {0, 1}) {
+    const test::TempFolder folder;
+    ResumeRequest request = {.from = "auto", .overrides = test::tiny_run(folder, folder / "run")};
+    request.overrides.insert(
+        request.overrides.end(),
+        {"train.steps=1000000000", "checkpoint.every=1", "checkpoint.keep=1000000000"});
+    const test::Start end = test::start(request, restarts);
+    CHECK(test::contains(end.error, "are free; 1000000000 checkpoints"));
+    CHECK(end.status == (restarts > 0 ? status::kFailed : status::kMistake));
   }
 }
 
