@@ -252,7 +252,8 @@ void TrainingRun::make_session() {
                          [this](const std::string& note) { say("note: " + note); });
     saved_.replaces = true;  // that of a run which was stopped and goes on
     if (!plan_.run_directory.empty()) return;
-    check_run_directory(config_.runtime.run_dir, saved_bytes());
+    // The disk of a job that is started again may have room later: see place_checkpoints().
+    check_run_directory(config_.runtime.run_dir, config_.runtime.goes_on ? 0 : saved_bytes());
   });
   check_length();
   data_.check_trained(world, models::input_rules(model_));
