@@ -39,7 +39,8 @@ std::string Silence::after(const RunWatch::Look& look, Clock::time_point now) {
   } else if (lives_) {
     silent_ += passed;
   }
-  if (silent_ <= std::max(limit_, kLeast)) return "";
+  // sign_ 0: no file, which is no stopped job: somebody has removed it.
+  if (sign_ == 0 || silent_ <= std::max(limit_, kLeast)) return "";
   return text_of(silent_, "nothing touches progress.json in the run directory");
 }
 

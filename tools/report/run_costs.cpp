@@ -62,6 +62,16 @@ RunProgress read_progress(const std::filesystem::path& file) {
   }
 }
 
+std::optional<RunProgress> progress_so_far(const std::filesystem::path& file) {
+  try {
+    return is_there(file) ? std::optional(read_progress(file)) : std::nullopt;
+  } catch (const SystemError&) {
+    throw;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 RunProgress begin_again(const RunProgress& before, const TrainTotals& kept, double ended_before) {
   RunProgress now = {.step = kept.steps,
                      .wall_time_s = kept.wall_time_s,
@@ -78,8 +88,8 @@ RunProgress begin_again(const RunProgress& before, const TrainTotals& kept, doub
 ProgressFile::ProgressFile(const std::filesystem::path& path, const RunProgress& begin,
                            std::function<double()> age, CameBack came_back)
     : now_(begin), begun_at_(begin.step), age_(std::move(age)), came_back_(std::move(came_back)) {
-  write_file_atomically(path, text_of(begin));
-  file_.open(path, std::ios::in | std::ios::out);
+  path_ = path;
+  make();
   try {
     touches_ = std::make_unique<std::jthread>(
         [path](const std::stop_token& end) { touch_until(end, path); });
@@ -116,7 +126,16 @@ void ProgressFile::add_save(double stall_s, double write_s) {
 void ProgressFile::note_durable(int64_t step) {
   if (!file_.is_open()) return;
   now_.durable_step = step;
+  try {
+    if (!is_there(path_)) make();
+  } catch (const Error&) {
+  }
   write();
+}
+
+void ProgressFile::make() {
+  write_file_atomically(path_, text_of(now_));
+  file_ = std::fstream(path_, std::ios::in | std::ios::out);
 }
 
 void ProgressFile::write() {

@@ -71,6 +71,8 @@ struct RunProgress {
 };
 // Error for a file that is none of these.
 RunProgress read_progress(const std::filesystem::path& file);
+// The same of a run that may go on; none: there is no such file, or half of it is written.
+std::optional<RunProgress> progress_so_far(const std::filesystem::path& file);
 // The beginning of a start that goes on with `kept`, of a run that was seen `before`.
 // `ended_before`: Unix time of the end of the last start that came to a step; 0: not known.
 RunProgress begin_again(const RunProgress& before, const TrainTotals& kept, double ended_before);
@@ -91,13 +93,15 @@ class ProgressFile {
   // Between steps: a sign of life. Ten times a second it is written, and at the `end` of the loop.
   void step(const TrainTotals& totals, bool end = false);
   void add_save(double stall_s, double write_s);
-  void note_durable(int64_t step);
+  void note_durable(int64_t step);  // makes the file again that somebody has removed
   const RunCosts& costs() const { return now_.costs; }
 
  private:
+  void make();
   void write();
   void came_back(double now);
 
+  std::filesystem::path path_;
   std::fstream file_;
   RunProgress now_;
   int64_t begun_at_ = 0;  // step

@@ -103,8 +103,7 @@ std::string costs_line(const RunStatus& status) {
   if (costs.restarts > 0) {
     line += fmt::format(
         "; {:.1f} % of the time in steps that count; {:.0f} s of work lost, {:.0f} s until "
-        "noticed, "
-        "{:.0f} s of pauses, {:.0f} s to first steps",
+        "noticed, {:.0f} s of pauses, {:.0f} s to first steps",
         100 * costs.effective_share(status.progress->wall_time_s), costs.lost_s, costs.detection_s,
         costs.pause_s, costs.restart_s);
   }
@@ -154,13 +153,7 @@ RunStatus read_run_status(const fs::path& folder, double now) {
   status.arguments = json_of(folder / "run_args.json");
   status.metrics = json_of(folder / "metrics.json");
   status.last_checkpoint = json_of(folder / "checkpoints" / "last.json");
-  try {
-    if (is_there(folder / "progress.json"))
-      status.progress = read_progress(folder / "progress.json");
-  } catch (const SystemError&) {
-    throw;
-  } catch (const Error&) {  // half of it is written
-  }
+  status.progress = progress_so_far(folder / "progress.json");
   status.failures = read_failures(folder);
   if (status.failures.size() > kFailures)
     status.failures.erase(status.failures.begin(), status.failures.end() - kFailures);

@@ -36,6 +36,14 @@ TEST_CASE("silence: a file that nothing touches any more, once the job had touch
   // A file of an earlier start, and none: the job is in its set-up.
   CHECK(seconds_until_ended(::getpid(), 5, touched_until(0)) == 1000);
   CHECK(seconds_until_ended(::getpid(), 5, [](int) { return RunWatch::Look(); }) == 1000);
+  // One that somebody has removed says nothing of the job, until it is there again.
+  const auto removed_until = [](int back) {
+    return [back](int second) {
+      return RunWatch::Look{.sign_of_life = second < 50 ? second : second < back ? 0 : 7};
+    };
+  };
+  CHECK(seconds_until_ended(::getpid(), 5, removed_until(1000)) == 1000);
+  CHECK(seconds_until_ended(::getpid(), 5, removed_until(500)) == 561);
   // A storage that does not answer says nothing of the job.
   CHECK(seconds_until_ended(::getpid(), 5, [](int second) {
           return RunWatch::Look{.problem = second > 50 ? "away" : "",

@@ -68,6 +68,33 @@ TEST_CASE("progress file: a thread touches it, so that a long step is no silence
   CHECK(std::filesystem::last_write_time(folder / "progress.json") >= made);
 }
 
+TEST_CASE("progress file: one that somebody has removed is there again with the next checkpoint") {
+  const test::TempFolder folder;
+  const auto run = folder / "run", path = run / "progress.json";
+  std::filesystem::create_directory(run);
+  ProgressFile file(path, {});
+  file.step({.steps = 1});
+  std::filesystem::remove_all(run);
+  file.note_durable(1);  // its folder is elsewhere
+  CHECK(!is_there(run));
+  std::filesystem::create_directory(run);
+  file.note_durable(2);
+  CHECK(read_progress(path).durable_step == 2);
+  CHECK(read_progress(path).step == 1);
+  file.step({.steps = 3}, true);
+  CHECK(read_progress(path).step == 3);
+}
+
+TEST_CASE("progress file: what a run that may go on has written so far") {
+  const test::TempFolder folder;
+  const auto path = folder / "progress.json";
+  CHECK(!progress_so_far(path));
+  folder.write("progress.json", "{\"seen\": 10");
+  CHECK(!progress_so_far(path));
+  folder.write("progress.json", R"({"seen": 5, "step": 1, "wall_time_s": 1})");
+  CHECK(progress_so_far(path)->step == 1);
+}
+
 TEST_CASE("run costs: the share of a write that the loop stood still for") {
   CHECK(!RunCosts().save_stall_share());
   CHECK(RunCosts{.save_stall_s = 1, .save_write_s = 4}.save_stall_share() == 0.25);
