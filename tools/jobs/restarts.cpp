@@ -55,8 +55,7 @@ bool Restarts::is_of_machine(const StartEnd& end) const {
 
 Restarts::Decision Restarts::count_failure(const std::string& ended) {
   if (counted_ == limits_.most) {
-    const std::string limit = fmt::format("{}, after {} restarts (--restart)", ended, counted_);
-    return {.why = limits_.most == 0 ? "" : limit};
+    return {.why = fmt::format("{}, after {} restarts (--restart)", ended, counted_)};
   }
   if (in_vain_ >= limits_.without_progress) {
     return {.status = status::kGaveUp,
@@ -77,7 +76,7 @@ Restarts::Decision Restarts::have_patience(const std::string& ended, std::chrono
   const std::chrono::seconds left = limits_.patience - (at - *waiting_since_);
   if (left.count() <= 0) {
     return {.status = status::kGaveUp,
-            .why = fmt::format("{}; for {} there was no way on (--patience): given up", ended,
+            .why = fmt::format("{}; could not go on for {} (--patience): given up", ended,
                                minutes_text(limits_.patience))};
   }
   ++count_;
@@ -108,8 +107,9 @@ Restarts::Decision Restarts::wait(const std::string& problem, std::chrono::secon
 
 Restarts::Decision Restarts::after(const StartEnd& end) {
   const bool first = durable_step_ < 0;
-  const bool progress = !first && end.durable_step > durable_step_;
-  durable_step_ = std::max(durable_step_, end.durable_step);
+  // Of a run that has begun anew (--restart-from-scratch) a new checkpoint is of an earlier step.
+  const bool progress = !first && end.durable_step != durable_step_;
+  durable_step_ = end.durable_step;
   works_ = works_ || end.stepped || durable_step_ > 0;
   told_.reset();
   if (end.stepped || progress) {

@@ -32,7 +32,8 @@ struct StartEnd {
 // newer checkpoint are enough. A run that has done steps is known to work. What keeps it from its
 // first step later is the machine, as is a directory that cannot be reached or written: a storage
 // that is away, a disk that is full, a host that does not answer. Such ends are limited by time
-// alone, from the first of them on, and a start of theirs is none of --restart.
+// alone, from the first of them on, and their starts do not count towards
+// --restart.
 class Restarts {
  public:
   explicit Restarts(const RestartLimits& limits) : limits_(limits) {}

@@ -1,8 +1,6 @@
 // Contract: tools/jobs/run_watch.h.
 #include "tools/jobs/run_watch.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -101,8 +99,8 @@ void RunWatch::begin(std::function<Look()> work) {
 }
 
 RunWatch::Look RunWatch::look(milliseconds limit, bool writes) {
-  // One that is still on its way was begun for less.
-  if (call_ && call_->wait(limit)) take();
+  const bool taken = call_ && call_->wait(limit);
+  if (taken) take();
   if (!call_) {
     begin([directory = directory_, writes, known = last_.durable_step > 0, expected = expects_] {
       return look_at(directory, known, expected, writes);
@@ -111,6 +109,7 @@ RunWatch::Look RunWatch::look(milliseconds limit, bool writes) {
       take();
       return last_;
     }
+    if (taken && !writes) return last_;  // the one before has not tried to write
   }
   Look late = last_;
   late.problem = directory_.string() + " does not answer";
@@ -135,9 +134,9 @@ void RunWatch::leave_end(EndNote note, milliseconds limit) {
 }
 
 void RunWatch::take() {
-  const int64_t durable = std::max(last_.durable_step, call_->found.durable_step);
+  const int64_t before = last_.durable_step;
   last_ = call_->found;
-  last_.durable_step = durable;
+  if (last_.durable_step == 0) last_.durable_step = before;  // it could not be read
   call_.reset();
 }
 

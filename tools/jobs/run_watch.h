@@ -19,7 +19,7 @@ class RunWatch {
  public:
   struct Look {
     std::string problem = {};  // why the run cannot go on there now; "": it can
-    int64_t durable_step = 0;  // of the last checkpoint that was ever seen
+    int64_t durable_step = 0;  // of the last checkpoint, as it was seen last
     double seen = 0;           // Unix time of the last step; 0: the start has finished none
     int64_t sign_of_life = 0;  // changes while the run's process runs; 0: there is none
   };
@@ -29,8 +29,9 @@ class RunWatch {
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
 
-  // What a look finds within this time; else what the one before it has found, with the problem
-  // that nothing answers. `writes`: it also tries whether a file can be written there.
+  // What a look finds within this time; else what one has found since the last call; else what was
+  // known then, with the problem that nothing answers. `writes`: it also tries whether a file can be
+  // written there, and no earlier look counts.
   Look look(std::chrono::milliseconds limit, bool writes = false);
   // A job has been there: where the directory is missing, or has no run in it, it has gone.
   void expect_run() { expects_ = true; }

@@ -173,7 +173,7 @@ TEST_CASE("parent: a run whose folder is gone is not begun anew") {
   shell.options.run_directory = run;
   CHECK(shell.run() == 76);
   REQUIRE(shell.said.size() == 1);
-  CHECK(test::contains(shell.said[0], "for 0 s there was no way on (--patience): given up"));
+  CHECK(test::contains(shell.said[0], "could not go on for 0 s (--patience): given up"));
 }
 
 // The first start of the parent: it sees the checkpoint while the job runs.

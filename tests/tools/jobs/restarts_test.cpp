@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -71,6 +72,16 @@ TEST_CASE("restarts: pauses grow while there is no progress, which ends them aft
   CHECK(pause_after(10) == -76);
 }
 
+TEST_CASE("restarts: checkpoints of a run that has begun anew are progress, below the old ones too") {
+  Restarts restarts({.most = 100});
+  for (const int64_t step : {2000, 20, 40, 60, 80, 100}) {
+    const Restarts::Decision next = restarts.after(start_end(139, 0, step));
+    CHECK(next.again);
+    CHECK(next.pause.count() == 1);
+    CHECK(test::contains(next.why, fmt::format("the last checkpoint is of step {};", step)));
+  }
+}
+
 // With the seconds of a clock that the test has: see [Note: what counts].
 struct Clock {
   Restarts restarts;
@@ -126,7 +137,7 @@ TEST_CASE("restarts: a run that has worked is started again until the patience i
   CHECK(next.status == 76);
   REQUIRE(pauses.size() == 11);
   CHECK(std::vector(pauses.begin(), pauses.begin() + 4) == std::vector<int64_t>{1, 8, 60, 60});
-  CHECK(test::contains(next.why, "for 10 min there was no way on (--patience): given up"));
+  CHECK(test::contains(next.why, "could not go on for 10 min (--patience): given up"));
   // A step ends the wait.
   Clock other{.restarts = Restarts({.most = 9, .patience = seconds(100)})};
   CHECK(other.after(1, true, 40).again);

@@ -1,6 +1,8 @@
 // What the parent sees of a run, and what it takes for a storage that has gone.
 #include "tools/jobs/run_watch.h"
 
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "core/io/file.h"
@@ -51,14 +53,40 @@ TEST_CASE("run watch: a run that was there is missed, also where an empty folder
 }
 
 TEST_CASE("run watch: a look that takes longer than its time is taken later") {
+  constexpr std::chrono::milliseconds kNone(0);
   const test::TempFolder folder;
-  note_last_checkpoint(folder.path(), {12, "", ""});
+  const std::string away = folder.path().string() + " does not answer";
+  std::filesystem::create_directory(folder / "checkpoints");
+  // So long that no look comes back at once.
+  folder.write("checkpoints/last.json", "{\"step\": 12" + std::string(20'000'000, ' ') + "}");
   RunWatch watch(folder.path());
-  const RunWatch::Look late = watch.look(std::chrono::milliseconds(0));
-  CHECK((late.problem == folder.path().string() + " does not answer" || late.durable_step == 12));
-  const RunWatch::Look look = watch.look(kLimit);
-  CHECK(look.problem == "");
-  CHECK(look.durable_step == 12);
+  CHECK(watch.look(kNone).problem == away);
+  for (int i = 0; i < 2; ++i) {  // each begins another
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    RunWatch::Look look = {.problem = away};
+    while (look.problem == away && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      look = watch.look(kNone);
+    }
+    CHECK(look.problem == "");
+    CHECK(look.durable_step == 12);
+  }
+  // Whether a file can be written there no earlier look has tried.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(watch.look(kNone, true).problem == away);
+  CHECK(watch.look(kNone, true).durable_step == 12);
+  CHECK(watch.look(kLimit, true).problem == "");
+}
+
+TEST_CASE("run watch: the last checkpoint of a run that has begun anew is an earlier one") {
+  const test::TempFolder folder;
+  RunWatch watch(folder.path());
+  for (const int64_t step : {2000, 20, 40}) {
+    note_last_checkpoint(folder.path(), {step, "", ""});
+    CHECK(watch.look(kLimit).durable_step == step);
+  }
+  folder.write("checkpoints/last.json", "{");
+  CHECK(watch.look(kLimit).durable_step == 40);
 }
 
 TEST_CASE("run watch: the end that the parent leaves has the job's own in it") {
