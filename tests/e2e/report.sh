@@ -54,9 +54,10 @@ total=$(tr -d '\n ' <"$bad/metrics.json" | sed 's/.*"ledger":{"total":\([0-9]*\)
 
 # ---- a run that died, a sweep ----------------------------------------------------------------------
 mkdir -p sweep/ranks=2/run1 && cp ddp/{config.yaml,run_args.json,progress.json} sweep/ranks=2/run1
+touch -d '1 hour ago' sweep/ranks=2/run1/progress.json
 head -c 600 ddp/metrics.jsonl >sweep/ranks=2/run1/metrics.jsonl
 "$FSDP" report sweep/ranks=2/run1 -o died.html >out || fail "report of a run that died"
-grep -q 'has not ended: step 6 of 6 finished' died.html && [ "$(shown died.html loss)" = "$(logged ddp loss | head -2)" ] ||
+grep -q 'killed: step 6 of 6 finished' died.html && [ "$(shown died.html loss)" = "$(logged ddp loss | head -2)" ] ||
   fail "a run that died: $(shown died.html loss)"
 cat >sweep/table.json <<'JSON'
 [{"case": "ranks=1", "status": "ran", "reason": "", "ranks": 1, "values": {"speed_up": [1]}, "median": {"speed_up": 1}, "spread": {}},

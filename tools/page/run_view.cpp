@@ -22,20 +22,15 @@ namespace fs = std::filesystem;
 
 Json json_of(const fs::path& file) { return is_there(file) ? read_json_file(file) : Json(); }
 
-// progress.json is written while the run goes on: what is there may be half of it.
 Json progress_of(const fs::path& file) {
-  if (!is_there(file)) return {};
-  try {
-    const RunProgress progress = read_progress(file);
-    Json out = {{"seen", progress.seen},
-                {"step", progress.step},
-                {"wall_time_s", progress.wall_time_s},
-                {"durable_step", progress.durable_step}};
-    visit_costs(progress.costs, [&](const char* key, const auto& value) { out[key] = value; });
-    return out;
-  } catch (const Error&) {
-    return {};
-  }
+  const auto progress = progress_so_far(file);
+  if (!progress) return {};
+  Json out = {{"seen", progress->seen},
+              {"step", progress->step},
+              {"wall_time_s", progress->wall_time_s},
+              {"durable_step", progress->durable_step}};
+  visit_costs(progress->costs, [&](const char* key, const auto& value) { out[key] = value; });
+  return out;
 }
 
 void read_step(RunView& view) {
@@ -102,22 +97,19 @@ std::string RunView::call() const {
 }
 
 std::string RunView::state(double now) const {
-  if (has_ended()) {
-    const Json* reason = metrics.follow("/ended/reason");
-    const double status = number_at(metrics, "/ended/status").value_or(0);
-    const std::string why = reason && reason->is_string() ? reason->text() : "";
-    return status == 0 ? "ended" + (why.empty() ? "" : ": " + why)
-                       : fmt::format("ended with status {}: {}", status, why);
+  const RunCondition condition = condition_of(folder, now);
+  if (const auto& end = condition.end) {
+    return end->status == 0 ? "ended" + (end->cause.empty() ? "" : ": " + end->cause)
+                            : fmt::format("ended with status {}: {}", end->status, end->cause);
   }
-  if (end) return fmt::format("ended with status {}: {}", end->status, end->cause);
-  if (!end_in_sweep.empty()) return end_in_sweep;
+  if (condition.state == RunState::kKilled && !end_in_sweep.empty()) return end_in_sweep;
   const double seen = number_at(progress, "/seen").value_or(0);
-  if (seen <= 0) return "has not ended: no finished step is known";
+  if (seen <= 0) return fmt::format("{}: no finished step is known", name_of(condition.state));
   const auto all = number_at(arguments, "/max_steps");
-  return fmt::format(
-      "has not ended: step {}{} finished; last sign of life {}, {:.0f} s before this page was made",
-      number_at(progress, "/step").value_or(0), all ? fmt::format(" of {}", *all) : "",
-      utc_text(seen), std::max(0.0, now - seen));
+  return fmt::format("{}: step {}{} finished, at {}, {:.0f} s before this page was made",
+                     name_of(condition.state), number_at(progress, "/step").value_or(0),
+                     all ? fmt::format(" of {}", *all) : "", utc_text(seen),
+                     std::max(0.0, now - seen));
 }
 
 RunView read_run_view(const fs::path& folder) {
@@ -130,7 +122,6 @@ RunView read_run_view(const fs::path& folder) {
   view.metrics = json_of(folder / "metrics.json");
   view.arguments = json_of(folder / "run_args.json");
   view.progress = progress_of(folder / "progress.json");
-  view.end = read_end_note(folder);
   view.log = read_run_log(folder / "metrics.jsonl");
   read_step(view);
   read_what_config_says(view);

@@ -21,7 +21,6 @@ struct RunView {
   std::string name;                             // unlike those of the other runs
   std::map<std::string, std::string> settings;  // of config.yaml: "train.lr" -> "0.0001"
   Json metrics, arguments, progress;            // null: the run has no such file
-  std::optional<EndNote> end = {};              // of a run that has ended in an error
   RunLog log;
   StepTimeline step = {};                 // of rank 0
   std::string no_step = {};               // why there is none
@@ -34,7 +33,7 @@ struct RunView {
   int ranks() const;         // 0: not known
   double started() const;    // Unix time; 0: not known
   std::string call() const;  // the command line; "": not known
-  // "ended: done", "has not ended: ...". `now`: Unix time.
+  // "ended: done", "running: step 3 ...", "killed: ...", as condition_of() says. `now`: Unix time.
   std::string state(double now) const;
 };
 

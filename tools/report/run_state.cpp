@@ -90,6 +90,10 @@ std::string only_host_of(const fs::path& run_directory) {
 RunCondition condition_of(const fs::path& run_directory, double now) {
   RunCondition out = {
       .end = end_of_run(run_directory), .holder = holder_of(run_directory), .silent_s = -1};
+  const bool done = is_there(run_directory / "metrics.json");
+  const double ended = written_at(run_directory / (done ? "metrics.json" : kEndNote));
+  if (!out.holder.empty() && ended < written_at(run_directory / "run.lock"))
+    out.end.reset();  // of the start before, which this one removes when it has set itself up
   const double seen = written_at(run_directory / "progress.json");
   // One that is older than the lock is of the start before: this one is in its set-up.
   if (seen > 0 && (out.holder.empty() || seen >= written_at(run_directory / "run.lock")))
@@ -97,7 +101,7 @@ RunCondition condition_of(const fs::path& run_directory, double now) {
   const bool lives = !out.holder.empty() ||
                      (out.silent_s >= 0 && out.silent_s < kSilence && !was_here(run_directory));
   if (out.end)
-    out.state = is_there(run_directory / "metrics.json") ? RunState::kEnded : RunState::kFailed;
+    out.state = done ? RunState::kEnded : RunState::kFailed;
   else if (lives)
     out.state = out.silent_s > kSilence ? RunState::kSilent : RunState::kRunning;
   return out;

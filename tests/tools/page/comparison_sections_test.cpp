@@ -18,7 +18,7 @@ TEST_CASE("comparison: outcomes, of a run that goes on too") {
   const std::vector<RunView> runs = two_runs(folder);
   const std::string html = outcome_html(runs, 1000);
   CAPTURE(html);
-  CHECK(test::contains(html, "<th>state</th><td>ended: done</td><td>has not ended: step 3"));
+  CHECK(test::contains(html, "<th>state</th><td>ended: done</td><td>running: step 3"));
   CHECK(test::contains(html, "<th>strategy</th><td>full_shard</td><td>no_shard</td>"));
   CHECK(test::contains(html,
                        "<th>training loss</th><td class=\"number\" title=\"1.25\">1.2500</td>"

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/io/file.h"
 #include "tests/support/page_runs.h"
 
 namespace fsdp::tools {
@@ -34,6 +35,10 @@ TEST_CASE("run view: a run that has ended in an error") {
   const fs::path run = test::begun_run(folder, "a", test::page_config("full_shard"));
   leave_end_note(run, {.status = 76, .cause = "step 12: the loss is not finite"});
   CHECK(read_run_view(run).state(1e9) == "ended with status 76: step 12: the loss is not finite");
+  // Another start of it.
+  fs::last_write_time(run / kEndNote, fs::last_write_time(run / kEndNote) - std::chrono::hours(1));
+  const FileLock lock(run / "run.lock", "process 7 on a since noon");
+  CHECK(test::contains(read_run_view(run).state(unix_time()), "running: step 3 of 9"));
 }
 
 TEST_CASE("run view: a timeline's last step with its memory") {
@@ -55,16 +60,23 @@ TEST_CASE("run view: a run that goes on, or died, has what is there") {
   RunView view = read_run_view(run);
   CHECK(!view.has_ended());
   CHECK(view.ranks() == 2);
-  CHECK(
-      view.state(1012) ==
-      "has not ended: step 3 of 9 finished; last sign of life 1970-01-01 00:16:40 UTC, 12 s before "
-      "this page was made");
+  const std::string step =
+      "step 3 of 9 finished, at 1970-01-01 00:16:40 UTC, 12 s before this page was made";
+  CHECK(view.state(1012) == "running: " + step);
   view.end_in_sweep = "failed: status 9: why";  // which a run that died has not written itself
-  CHECK(view.state(1012) == "failed: status 9: why");
+  CHECK(view.state(1012) == "running: " + step);
+  CHECK(view.state(unix_time() + 100) == "failed: status 9: why");
+  view.end_in_sweep = "";
+  CHECK(test::contains(view.state(unix_time() + 100), "killed: step 3 of 9 finished, at 1970"));
+  {
+    const FileLock lock(run / "run.lock", "process 7 on a since noon");
+    folder.write("a/progress.json", read_file(run / "progress.json"));
+    CHECK(test::contains(view.state(unix_time() + 100), "hung: step 3 of 9 finished"));
+  }
   CHECK(!view.units.empty());
   fs::remove(run / "metrics.jsonl");
   folder.write("a/progress.json", "{\"seen\": 10");  // half of it
-  CHECK(read_run_view(run).state(0) == "has not ended: no finished step is known");
+  CHECK(read_run_view(run).state(0) == "running: no finished step is known");
   folder.write("a/config.yaml", test::page_config("full_shard") + "runtime: {trace: true}\n");
   CHECK(test::contains(read_run_view(run).no_step, "at its end, which it has not come to"));
 }

@@ -57,6 +57,27 @@ TEST_CASE("run state: how a run has ended") {
   CHECK(end_of_run(folder.path())->status == 0);
 }
 
+TEST_CASE("run state: the end of an earlier start, while the next one sets itself up") {
+  const test::TempFolder folder;
+  folder.write("config.yaml", "");
+  const auto age = [&](const char* name) {
+    std::filesystem::last_write_time(
+        folder / name,
+        std::filesystem::last_write_time(folder / "run.lock") - std::chrono::seconds(5));
+  };
+  const FileLock lock(folder / "run.lock", lock_text(host_name()));
+  for (const char* name : {kEndNote, "metrics.json"}) {
+    CAPTURE(name);
+    leave_end_note(folder.path(), {.time = 7, .status = 76, .cause = "an earlier start"});
+    if (name != std::string(kEndNote)) folder.write(name, R"({"ended": {"status": 0}})");
+    CHECK(condition_of(folder.path(), unix_time()).end);  // the end of this start
+    age(name);
+    const RunCondition condition = condition_of(folder.path(), unix_time());
+    CHECK(condition.state == RunState::kRunning);
+    CHECK(!condition.end);
+  }
+}
+
 TEST_CASE("run state: where the last start was") {
   const test::TempFolder folder;
   CHECK(only_host_of(folder.path()) == "");
