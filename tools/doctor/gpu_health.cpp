@@ -134,8 +134,9 @@ std::string bus_of(const std::string& gpu) {
   return gpu.substr(begin, gpu.find('"', begin) - begin);
 }
 
-// Without one of them.
+// Without one of them; the only one cannot be left out.
 std::string leave_out(size_t index, size_t count) {
+  if (count == 1) return "exchange GPU 0";
   std::vector<size_t> rest;
   for (size_t i = 0; i < count; ++i) {
     if (i != index) rest.push_back(i);

@@ -82,6 +82,7 @@ TEST_CASE("GPU health: memory that fails") {
              gpu("00000000:86:00.0"));
   CHECK(failed.state == State::kFail);
   CHECK(failed.fix == "export CUDA_VISIBLE_DEVICES=0,2   # GPU 1 has to be exchanged");
+  CHECK(health(gpu("00000000:3B:00.0", memory("0", "No", "Yes"))).fix == "exchange GPU 0");
   // Drivers before 450, and GPUs before Ampere.
   const std::string volta =
       "<ecc_errors><volatile><single_bit><device_memory>0</device_memory><total>0</total></"
