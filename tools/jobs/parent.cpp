@@ -283,7 +283,7 @@ class Parent {
     }
   }
 
-  // A job that hangs as a whole is asked to save, and killed ten seconds later.
+  // A job that hangs as a whole is told to end, and killed ten seconds later (mpirun: one second).
   void look_after(pid_t child, Silence& silence) {
     const RunWatch::Look look = watch_.look(kLook);
     if (look.problem.empty()) note_step(look);

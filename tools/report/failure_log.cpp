@@ -1,7 +1,6 @@
 // Contract: tools/report/failure_log.h.
 #include "tools/report/failure_log.h"
 
-#include <algorithm>
 #include <array>
 #include <sstream>
 
