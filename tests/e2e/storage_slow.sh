@@ -2,7 +2,8 @@
 # The storage of a run is away for a while, and its job dies with it: under `fsdp launch --restart` the job waits,
 # says so each minute, and ends with the weights of a run that nobody disturbed. Once the storage goes in the first
 # start of the parent, once in a later one. After the patience the parent gives up. A job that is stopped as a whole,
-# and a mpirun that is, are ended and started again. Quicker parts of the same: launch.sh.
+# and a mpirun that is, are ended and started again; so is a job of which all ranks are stopped, but not mpirun.
+# Quicker parts of the same: launch.sh.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI), AWAY seconds of the long outage (0: none;
 # 300 shows that of minutes).
 source "$(dirname "$0")/../support/e2e.sh"
@@ -96,6 +97,26 @@ stopped() {
 }
 stopped local
 if [ -n "${MPIRUN:-}" ]; then stopped mpirun; else echo "[SKIP] a mpirun that is stopped: no MPI"; fi
+
+# All ranks are stopped, and mpirun waits for them: only progress.json, which nothing touches any more, shows it.
+stopped_ranks() {
+  local name=stopped_ranks ranks began
+  "$FSDP" launch mpirun -n 2 --restart 3 -- train --config config.yaml --set runtime.run_dir="$name" runtime.timeout_s=3 >"$name.log" 2>&1 </dev/null &
+  pid=$!
+  until_line '^step 50: checkpoint' "$name.log" "$pid"
+  sleep 2.5  # the parent has seen that the file is touched
+  ranks=$(pgrep -P "$(pgrep -P "$pid")" -x "$(basename "$FSDP")")
+  [ "$(wc -w <<<"$ranks")" = 2 ] || fail "$name: not two ranks: $ranks"
+  kill -STOP $ranks
+  began=$SECONDS
+  until_line 'no sign of life of the job for .* s: nothing touches progress.json in the run directory: the job is ended$' "$name.log" "$pid"
+  echo "$name: ended after $((SECONDS - began)) s"
+  wait "$pid" || { fail "$name: status $?"; cat "$name.log"; }
+  for rank in $ranks; do ! kill -0 "$rank" 2>/dev/null || fail "$name: rank $rank is left"; done
+  [ "$(summary "$name" weights_hash)" = "$(summary whole weights_hash)" ] || fail "$name: another weights_hash"
+  grep -q 'nothing touches progress.json' "$name/failures.jsonl" || { fail "$name: failures.jsonl"; cat "$name/failures.jsonl"; }
+}
+if [ -n "${MPIRUN:-}" ]; then stopped_ranks; else echo "[SKIP] ranks that are stopped under mpirun: no MPI"; fi
 
 [ "$failed" = 0 ] && echo "storage: every job came to its end"
 exit "$failed"
