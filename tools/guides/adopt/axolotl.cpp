@@ -17,12 +17,16 @@ namespace {
 
 const std::string kDefault = "axolotl's default";
 
-bool is_on(const Given* given) { return given && !is_off(*given); }
+// A file beside the YAML where only that is there.
+std::string found(const std::string& path, const std::filesystem::path& beside) {
+  const std::filesystem::path there = (beside / path).lexically_normal();
+  const bool here = std::filesystem::exists(path) || !std::filesystem::exists(there);
+  return here ? path : there.string();
+}
 
 bool is_local(const std::string& path, const std::filesystem::path& beside) {
-  return std::filesystem::exists(path) || std::filesystem::exists(beside / path) ||
-         path.starts_with('/') || path.starts_with("./") || path.starts_with("../") ||
-         data::has_data_ending(path);
+  return std::filesystem::exists(found(path, beside)) || path.starts_with('/') ||
+         path.starts_with("./") || path.starts_with("../") || data::has_data_ending(path);
 }
 
 // The files of a section of data: those of data_files, or its path. Names of the hub are left.
@@ -39,12 +43,15 @@ void take_files(Adoption& adoption, const std::string& section, const std::strin
     const bool listed = more != adoption.given().end();
     const Given& origin = listed ? *more : given;
     for (const std::string& file : origin.values) {
-      if (listed || is_local(file, beside)) files.push_back(file);
+      if (listed || is_local(file, beside)) files.push_back(found(file, beside));
     }
     if (listed) adoption.leave(given, "data.format says it, or the ending of a file");
     (listed || is_local(given.one(), beside) ? origins : hubs).push_back(&origin);
   }
-  for (const Given* hub : hubs) adoption.leave(*hub, kPrepared);
+  for (const Given* hub : hubs) {
+    adoption.leave(*hub, kPrepared);
+    if (!origins.empty()) adoption.warn(hub->origin() + " is not taken over: " + kPrepared);
+  }
   if (origins.empty()) return;
   for (const Given* origin : origins) {
     if (origin != origins.front()) adoption.leave(*origin, "one of " + our_key);
@@ -62,11 +69,6 @@ std::string name_of(const std::string& key) {
     if (key == own) return name;
   }
   return fsdp_key_name(key);
-}
-
-bool has_lora(const Adoption& adoption) {
-  const Given* adapter = adoption.find("adapter");
-  return is_on(adapter);
 }
 
 void take_schedule_with_floor(Adoption& adoption) {
@@ -168,10 +170,9 @@ void take_intervals(Adoption& adoption) {
 }
 
 void take_precision(Adoption& adoption, bool sharded) {
-  const auto said = [](const Given* given) {
-    if (!given) return false;
-    const std::string how = lower(given->one());
-    return how == "auto" || how == "full" || given->truth();
+  const auto said = [](const Given& given) {
+    const std::string how = lower(given.one());
+    return how == "auto" || how == "full" || given.truth();
   };
   const std::pair<const char*, std::vector<const char*>> kinds[] = {
       {"bf16", {"bf16", "bfloat16"}}, {"fp16", {"fp16", "float16"}}, {"no", {"float32"}}};
@@ -180,19 +181,33 @@ void take_precision(Adoption& adoption, bool sharded) {
     for (const char* name : names) {
       const Given* given = adoption.find(name);
       if (!given) continue;
-      if (!said(given))
+      if (!said(*given))
         adoption.off(*given);
-      else if (chosen && !adoption.value_of("train.dtype").empty() && dtype != std::string("bf16"))
+      else if (chosen && dtype != std::string("bf16"))
         adoption.leave(*given, "bf16 counts more");
       else
         set_precision(adoption, *given, dtype, sharded);
-      chosen = chosen || said(given);
+      chosen = chosen || said(*given);
     }
   }
   const bool off = adoption.find("bf16") || adoption.find("fp16");
   adoption.set_default("train.dtype", off ? "f32" : "bf16",
                        kDefault + (off ? "" : ": where the GPU has it"));
   adoption.note("master weights are f32; axolotl's have the dtype of compute");
+}
+
+// Of fsdp_config; a version alone turns nothing on.
+std::vector<const Given*> sharding_keys(const Adoption& adoption) {
+  std::vector<const Given*> keys;
+  for (const Given& each : adoption.given()) {
+    const bool one = each.name.starts_with("fsdp_config.") && each.name != "fsdp_config.version";
+    if (one) keys.push_back(&each);
+  }
+  return keys;
+}
+
+bool is_sharded(const Adoption& adoption) {
+  return is_on(adoption.find("fsdp")) || !sharding_keys(adoption).empty();
 }
 
 void take_sharding(Adoption& adoption) {
@@ -203,28 +218,25 @@ void take_sharding(Adoption& adoption) {
     return take_fsdp(adoption, *words, fsdp_version(adoption, 1));
   }
   if (words) adoption.off(*words);
-  const auto first =
-      std::find_if(adoption.given().begin(), adoption.given().end(),
-                   [](const Given& each) { return each.name.starts_with("fsdp_config."); });
-  if (first == adoption.given().end()) {
+  if (!is_sharded(adoption)) {
     return adoption.set_default("fsdp.strategy", "no_shard", "without fsdp_config");
   }
   if (strategy) set_strategy(adoption, *strategy, strategy->one());
-  const Given whole = {
-      .key = "fsdp_config", .name = "fsdp", .values = {"true"}, .place = first->place};
+  const Given whole = {.key = "fsdp_config",
+                       .name = "fsdp",
+                       .values = {"true"},
+                       .place = sharding_keys(adoption).front()->place};
   take_fsdp(adoption, whole, fsdp_version(adoption, 1));
-}
-
-bool is_sharded(const Adoption& adoption) {
-  return is_on(adoption.find("fsdp")) ||
-         std::any_of(adoption.given().begin(), adoption.given().end(), [](const Given& each) {
-           return each.name.starts_with("fsdp_config.") && each.name != "fsdp_config.version";
-         });
 }
 
 void take_together(Adoption& adoption, const std::filesystem::path& beside) {
   take_files(adoption, "datasets", "data.train", beside);
   take_files(adoption, "test_datasets", "data.validation", beside);
+  const Given* excess = adoption.find("excess_length_strategy");
+  const bool drops = !excess || excess->one() != "truncate";
+  if (drops && adoption.value_of("data.template") == "axolotl_alpaca") {
+    adoption.note("a row longer than data.sequence_length is cut; axolotl leaves it out");
+  }
   if (const Given* inputs = adoption.find("train_on_inputs")) {
     inputs->truth();
     adoption.leave(*inputs, "data.objective says it: lm, or sft");
@@ -264,7 +276,7 @@ std::string adopt_axolotl(const std::filesystem::path& file, const AdoptOptions&
   for (Given& each : given) each.name = name_of(each.name);
   Adoption adoption("axolotl", file.string(), given, options);
   std::vector<Ignored> ignored;
-  if (!has_lora(adoption)) {
+  if (!is_on(adoption.find("adapter"))) {
     ignored = {{"lora_", "no effect without adapter: lora"},
                {"peft_", "no effect without adapter: lora"}};
   }

@@ -16,9 +16,9 @@ namespace {
 constexpr char kChats[] =
     "rows of chats are not trained here: expected the type alpaca or completion";
 constexpr char kBits[] = "weights have 16 or 32 bits here: expected false";
+constexpr char kOtherwise[] =
+    "a model is trained here to predict the next token, and in no other way";
 constexpr char kFused[] = "there is no choice of kernels: they are fused by hand";
-
-bool is_on(const Given* given) { return given && !is_off(*given); }
 
 // ---- data ----
 void take_type(const Given& given, Adoption& adoption) {
@@ -45,7 +45,7 @@ std::vector<Rule> set_rules() {
   for (const std::string section : {"datasets", "test_datasets"}) {
     const auto key = [&](const char* name) { return section + "[]." + name; };
     rules.insert(rules.end(),
-                 {{section, together},
+                 {{section, refuse("expected a list of sections")},
                   {key("path"), together},
                   {key("data_files"), together},
                   {key("type"), take_type},
@@ -87,11 +87,20 @@ std::vector<Rule> row_rules() {
   });
 }
 
+// Only the end of a text is trained.
+void take_end(const Given& given, Adoption& adoption) {
+  adoption.leave(given, "the tokenizer's folder says it");
+  adoption.warn(given.origin() +
+                " is not taken over: a text ends here as the tokenizer's folder says; where that "
+                "is another token, change eos_token in its tokenizer_config.json");
+}
+
 std::vector<Rule> text_rules() {
   return rules_of({
       {leave("of rows of chats, which are not trained here; the tokenizer's folder keeps its own"),
        {"chat_template", "chat_template_jinja", "chat_template_kwargs.*", "eot_tokens",
         "default_system_message"}},
+      {take_end, {"special_tokens.eos_token"}},
       {leave("the tokenizer's folder says it"),
        {"special_tokens.*", "tokenizer_type", "tokenizer_use_fast", "tokenizer_legacy",
         "tokenizer_use_mistral_common", "tokenizer_save_jinja_files"}},
@@ -238,27 +247,13 @@ void take_plugins(const Given& given, Adoption& adoption) {
 std::vector<Rule> training_rules() {
   return rules_of({
       {together,
-       {"lr_scheduler_type",
-        "cosine_min_lr_ratio",
-        "warmup_steps",
-        "warmup_ratio",
-        "bf16",
-        "fp16",
-        "bfloat16",
-        "float16",
-        "float32",
-        "evals_per_epoch",
-        "saves_per_epoch",
-        "eval_steps",
-        "save_steps",
-        "eval_strategy",
-        "evaluation_strategy",
-        "save_strategy",
-        "fsdp",
-        "fsdp_config",
-        "fsdp_config.sharding_strategy",
-        "deepspeed",
-        "logging_steps"}},
+       {"lr_scheduler_type", "cosine_min_lr_ratio", "warmup_steps", "warmup_ratio", "bf16", "fp16",
+        "bfloat16", "float16", "float32"}},
+      {together,
+       {"evals_per_epoch", "saves_per_epoch", "eval_steps", "save_steps", "eval_strategy",
+        "evaluation_strategy", "save_strategy", "fsdp", "fsdp_config.sharding_strategy",
+        "deepspeed", "logging_steps"}},
+      {refuse("expected a section"), {"fsdp_config"}},
       {take_batch, {"batch_size"}},
       {take_tf32, {"tf32"}},
       {take_recompute, {"gradient_checkpointing"}},
@@ -294,29 +289,13 @@ std::vector<Rule> method_rules() {
         "lisa_layers_attribute"}},
       {leave("train.spike looks at the gradient's norm"),
        {"loss_watchdog_threshold", "loss_watchdog_patience"}},
-      {refuse("a model is trained here to predict the next token, and in no other way"),
-       {"rl",
-        "trl.*",
-        "vllm.*",
-        "ebft.*",
-        "dpo_*",
-        "orpo_alpha",
-        "simpo_gamma",
-        "cpo_alpha",
-        "kto_desirable_weight",
-        "kto_undesirable_weight",
-        "rl_beta",
-        "reward_model",
-        "process_reward_model",
-        "center_rewards_coefficient",
-        "precompute_ref_log_probs",
-        "use_eaft",
-        "noisy_embedding_alpha",
-        "diffusion.*",
-        "dynamic_checkpoint.*",
-        "trainer_cls",
-        "do_bench_eval",
-        "do_causal_lm_eval",
+      {refuse(kOtherwise),
+       {"rl", "trl.*", "vllm.*", "ebft.*", "dpo_*", "orpo_alpha", "simpo_gamma", "cpo_alpha",
+        "kto_desirable_weight", "kto_undesirable_weight", "rl_beta"}},
+      {refuse(kOtherwise),
+       {"reward_model", "process_reward_model", "center_rewards_coefficient",
+        "precompute_ref_log_probs", "use_eaft", "noisy_embedding_alpha", "diffusion.*",
+        "dynamic_checkpoint.*", "trainer_cls", "do_bench_eval", "do_causal_lm_eval",
         "scaling_softmax"}},
       {leave("no effect without the key that turns it on"),
        {"eaft_alpha", "eaft_k", "eval_causal_lm_metrics", "bench_dataset", "bench_split",

@@ -1,7 +1,6 @@
 // Contract: tools/guides/adopt/fsdp_keys.h.
 #include "tools/guides/adopt/fsdp_keys.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>

@@ -35,6 +35,7 @@ struct Given {
 
 // Whether it says nothing, or turns something off: false, 0, no, none, null, "", [].
 bool is_off(const Given& given);
+inline bool is_on(const Given* given) { return given && !is_off(*given); }
 // ASCII letters alone, whatever the locale.
 std::string lower(std::string text);
 

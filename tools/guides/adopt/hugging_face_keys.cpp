@@ -15,7 +15,7 @@ namespace {
 
 const std::string kDefault = "TrainingArguments' default";
 
-bool is_on(const Given* given) { return given && given->truth(); }
+bool is_true(const Given* given) { return given && given->truth(); }
 
 // Of all steps. Where they are known, it is a number of them.
 void take_warmup_share(Adoption& adoption, const Given& ratio, int64_t steps) {
@@ -123,7 +123,7 @@ void take_intervals(Adoption& adoption) {
   if (metric) {
     if (metric->one() != "eval_loss" && metric->one() != "loss") metric->fail("eval_loss");
     adoption.set("checkpoint.best", "validation_loss", *metric);
-  } else if (is_on(best)) {
+  } else if (is_true(best)) {
     adoption.set("checkpoint.best", "validation_loss", *best);
   }
   if (greater) {
@@ -154,7 +154,7 @@ void take_strategy(Adoption& adoption, const Given& given, const std::string& wo
   if (reshard) take_reshard(*reshard, adoption, version);
   if (!adoption.has("fsdp.strategy"))
     set_strategy(adoption, given, word);
-  else
+  else if (reshard)  // else fsdp_config.sharding_strategy has named it
     adoption.leave(given, reshard->key + " names the strategy");
 }
 
@@ -182,7 +182,7 @@ void take_wrap(Adoption& adoption, const Given& given, bool wrapped) {
 void take_precision(Adoption& adoption, bool sharded) {
   const Given* f16 = adoption.find("fp16");
   const Given* bf16 = adoption.find("bf16");
-  if (is_on(f16) && is_on(bf16)) bf16->refuse("expected one of fp16 and bf16, got both");
+  if (is_true(f16) && is_true(bf16)) bf16->refuse("expected one of fp16 and bf16, got both");
   for (const Given* each : {f16, bf16}) {
     if (each && each->truth())
       set_precision(adoption, *each, each->key.substr(each->key.rfind('.') + 1), sharded);
@@ -205,7 +205,7 @@ void take_sharding(Adoption& adoption) {
   const bool sharded = uses_fsdp(adoption);
   const Given* inside = adoption.find("fsdp_config.activation_checkpointing");
   for (const char* name : {"activation_checkpointing", "gradient_checkpointing"}) {
-    if (!sharded || !is_on(inside) || !adoption.is_on(name)) continue;
+    if (!sharded || !is_true(inside) || !adoption.is_on(name)) continue;
     inside->refuse(fmt::format("expected it or {} to be true, got both", name));
   }
   take_precision(adoption, sharded);

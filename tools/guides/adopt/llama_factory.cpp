@@ -201,10 +201,17 @@ void take_sets(Adoption& adoption, const Given& given, const std::string& our_ke
     const bool ranked = one.contains("ranking") && one["ranking"] == true;
     if (!plain || ranked) given.refuse(name + " has rows of chats, which are not trained here");
     if (!one.contains("file_name")) return adoption.leave(given, kPrepared);
-    files.push_back((info.parent_path() / one["file_name"].text()).lexically_normal().string());
+    const Json* split = one.find("split");
+    const bool part = one.contains("num_samples") || (split && *split != Json("train"));
+    if (part) given.refuse(name + ": num_samples and split are data.subset here");
+    const auto text = [&](const Json& value) {
+      if (!value.is_string()) given.refuse(info.string() + ": " + name + ": expected texts");
+      return value.text();
+    };
+    files.push_back((info.parent_path() / text(one["file_name"])).lexically_normal().string());
     const bool columns = one.contains("columns") && one["columns"].contains("prompt");
     if (is_pretraining(adoption)) {
-      adoption.set("data.field", columns ? one["columns"]["prompt"].text() : "instruction", given,
+      adoption.set("data.field", columns ? text(one["columns"]["prompt"]) : "instruction", given,
                    "of " + info.string());
     }
   }

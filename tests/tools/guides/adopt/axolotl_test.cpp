@@ -137,6 +137,45 @@ TEST_CASE("adopt axolotl: FSDP of the first version, and offload") {
   CHECK(a.config.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kNone);
 }
 
+TEST_CASE("adopt axolotl: what turns sharding on") {
+  const auto strategy = [](const std::string& yaml) {
+    return adopted(kModel + yaml).config.fsdp.options.strategy;
+  };
+  CHECK(strategy("fsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n") ==
+        comm::Strategy::kFullShard);
+  CHECK(strategy("fsdp_config: {sharding_strategy: SHARD_GRAD_OP}\n") ==
+        comm::Strategy::kShardGradOp);
+  for (const char* none : {"fsdp_version: 2\n", "fsdp_config: {fsdp_version: 2}\n",
+                           "fsdp_config: {}\n", "fsdp_config: []\n", "fsdp_config:\n"}) {
+    CAPTURE(none);
+    CHECK(strategy(none) == comm::Strategy::kNoShard);
+  }
+  CHECK(strategy("fsdp_version: 2\nfsdp_config: {offload_params: true}\n") ==
+        comm::Strategy::kFullShard);
+  CHECK(refusal(kModel + "fsdp_config: x\n") == "a.yml:3: fsdp_config: x: expected a section");
+}
+
+TEST_CASE("adopt axolotl: sets of data") {
+  CHECK(adopted(kModel + "datasets: []\ntest_datasets: {}\n").config.data.train.empty());
+  CHECK(refusal(kModel + "datasets: x\n") == "a.yml:3: datasets: x: expected a list of sections");
+  CHECK(test::contains(refusal(kModel + "datasets: [{path: a}, b]\n"),
+                       "a.yml:3: datasets: {...},b: expected a list of sections"));
+  const test::TempFolder folder;
+  folder.write("beside", "");
+  const auto file = folder.write("a.yml", kModel +
+                                              "datasets:\n  - {path: beside, type: alpaca}\n"
+                                              "  - {path: org/name, type: alpaca}\n");
+  const Adopted a(adopt_axolotl(file, {}));
+  CHECK(a.config.data.train == std::vector<std::string>{(folder.path() / "beside").string()});
+  CHECK(a.says("datasets[1].path: org/name (a.yml:5) is not taken over"));
+  CHECK(a.says("a row longer than data.sequence_length is cut"));
+  const std::string alpaca = kModel + "datasets:\n  - {path: a.json, type: alpaca}\n";
+  CHECK_FALSE(adopted(alpaca + "excess_length_strategy: truncate\n").says("a row longer than"));
+  const Adopted ends = adopted(alpaca + "special_tokens: {eos_token: <e>, pad_token: <p>}\n");
+  CHECK(ends.says("special_tokens.eos_token: <e> (a.yml:5) is not taken over"));
+  CHECK_FALSE(ends.says("special_tokens.pad_token: <p> (a.yml:5) is not taken over"));
+}
+
 TEST_CASE("adopt axolotl: what is not here is refused, all at once") {
   const std::string error =
       refusal(kModel +

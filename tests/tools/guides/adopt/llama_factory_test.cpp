@@ -52,6 +52,9 @@ TEST_CASE("adopt llamafactory: data sets that dataset_info.json names") {
   folder.write("sets/dataset_info.json",
                "{\"a\": {\"file_name\": \"a.json\"}, \"b\": {\"file_name\": \"b.json\"}, "
                "\"hub\": {\"hf_hub_url\": \"org/name\"}, "
+               "\"nameless\": {\"file_name\": null}, "
+               "\"few\": {\"file_name\": \"f.json\", \"num_samples\": 9}, "
+               "\"part\": {\"file_name\": \"p.json\", \"split\": \"test\"}, "
                "\"talk\": {\"file_name\": \"t.json\", \"formatting\": \"sharegpt\"}}");
   const auto adopt = [&](const std::string& sets) {
     return adopt_llama_factory(
@@ -66,6 +69,9 @@ TEST_CASE("adopt llamafactory: data sets that dataset_info.json names") {
   CHECK(Adopted(adopt("hub")).config.data.train.empty());
   CHECK(test::contains(test::error_of([&] { adopt("a,talk"); }), "talk has rows of chats"));
   CHECK(test::contains(test::error_of([&] { adopt("c"); }), "no such data set in "));
+  CHECK(test::contains(test::error_of([&] { adopt("nameless"); }), "nameless: expected texts"));
+  CHECK(test::contains(test::error_of([&] { adopt("few"); }), "few: num_samples and split are"));
+  CHECK(test::contains(test::error_of([&] { adopt("part"); }), "part: num_samples and split are"));
 }
 
 TEST_CASE("adopt llamafactory: its defaults, and the kinds of training") {
