@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/io/hub_files.h"
+#include "core/io/odd_bytes.h"
 #include "core/text/shell_word.h"
 
 namespace fsdp {
@@ -110,6 +111,11 @@ bool has_zeros(std::string_view text, size_t place) {
   return true;
 }
 
+// Safetensors: the length of the header, of any value, and its bracket.
+bool begins_as_safetensors(std::string_view bytes) {
+  return bytes.size() > 8 && bytes.substr(5, 4) == "\0\0\0{"sv;
+}
+
 bool fits(const Kind& kind, std::string_view bytes) {
   const bool in_zip = kind.begin == "/data.pkl" || kind.begin == ".npy";
   if (in_zip) return first_in_zip(bytes).ends_with(kind.begin);
@@ -117,7 +123,10 @@ bool fits(const Kind& kind, std::string_view bytes) {
     return false;
   if (kind.begin == "\x80") return bytes.size() > 1 && bytes[1] >= 2 && bytes[1] <= 5;
   if (kind.begin == "\xff\xff\xff\xff") return bytes.size() < 8 || bytes[7] == 0;  // a length
-  if (kind.begin == "PAR1") return bytes.ends_with("PAR1");  // a text may begin with these letters
+  // A text may begin with these letters.
+  if (kind.begin == "PAR1") return bytes.ends_with("PAR1");
+  if (kind.begin == "GGUF") return bytes.size() < 8 || bytes[4] == 0 || bytes[7] == 0;  // a version
+  if (kind.begin == "%PDF-") return bytes.size() < 16 || !is_utf8(bytes);
   return kind.begin != "1AY&SY" || bytes.starts_with("BZh");
 }
 
@@ -231,11 +240,12 @@ bool is_web_page(std::string_view bytes) {
 
 bool is_pickle(std::string_view bytes) {
   const Kind* const kind = kind_of(bytes);
-  return kind && kind->weights == kOfTorch;
+  return kind && kind->weights == kOfTorch && !begins_as_safetensors(bytes);
 }
 
 std::string other_kind(std::string_view bytes, const fs::path& file, Wanted wanted) {
   if (std::string other = stand_in(bytes); !other.empty()) return other;
+  if (wanted == Wanted::kWeights && begins_as_safetensors(bytes)) return "";
   if (const Kind* const kind = kind_of(bytes)) return text_of(*kind, file, wanted);
   if (wanted == Wanted::kText) return "";
   const std::string_view begin = bytes.substr(0, size_t{1} << 16);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@ namespace fsdp {
 namespace {
 
 constexpr std::string_view kMark = "\xEF\xB7\x90";  // U+FDD0
+constexpr std::string_view kSmall = "\\ufdd0\\u01", kLarge = "\\uFDD0\\u01";
 
 uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 
@@ -108,13 +110,21 @@ std::string escapes_as_stand_ins(std::string_view json) {
     // The first half of a pair takes the second one with it.
     const size_t taken = code < 0 ? 2 : code >= 0xD800 && code < 0xDC00 ? 12 : 6;
     if (code >= 0xDC80 && code <= 0xDCFF) {
-      out += fmt::format("\\ufdd0\\u01{:02x}", code & 0xFF);
+      out.append(json[2] == 'D' ? kLarge : kSmall).append(json.substr(4, 2));
     } else {
       out += json.substr(0, taken);
     }
     json.remove_prefix(std::min(taken, json.size()));
   }
   return out;
+}
+
+std::string escapes_as_written(std::string text) {
+  for (const auto& [ours, written] : {std::pair{kSmall, "\\udc"}, {kLarge, "\\uDC"}}) {
+    for (size_t at = 0; (at = text.find(ours, at)) != text.npos;)
+      text.replace(at, ours.size(), written);
+  }
+  return text;
 }
 
 }  // namespace fsdp

@@ -17,6 +17,8 @@ std::string without_stand_ins(std::string_view text);
 // Of the text of JSON or YAML: escapes for stand-ins, and back.
 std::string stand_ins_as_escapes(std::string_view json);
 std::string escapes_as_stand_ins(std::string_view json);
+// Where the escapes of stand-ins were none, as in a text of YAML without quotes: what was written.
+std::string escapes_as_written(std::string text);
 // Whether escapes_as_stand_ins() may change this text.
 inline bool may_have_odd_bytes(std::string_view json) {
   return json.find("\\udc") != json.npos || json.find("\\uDC") != json.npos;

@@ -210,7 +210,7 @@ namespace {
 
 // Keys have none.
 void put_odd_bytes(YAML::Node node) {
-  if (node.IsScalar()) node = without_stand_ins(node.Scalar());
+  if (node.IsScalar()) node = without_stand_ins(escapes_as_written(node.Scalar()));
   for (auto item : node) put_odd_bytes(node.IsMap() ? item.second : YAML::Node(item));
 }
 

@@ -66,12 +66,16 @@ TEST_CASE("file kind: weights that are something else, with the command that mak
   CHECK_FALSE(is_pickle("\x80\x09"));
 }
 
-// A header of 0x8b1f bytes begins as gzip does, and one of 0x3080 as no pickle's.
+// A header of 0x088b1f bytes begins as gzip does, one of 0x0280 as a pickle.
 TEST_CASE("file kind: good weights are good whatever their length begins with") {
   for (const size_t size : {size_t{0x088b1f}, size_t{0x0280}, size_t{0x2d35}}) {
     const std::string length(reinterpret_cast<const char*>(&size), 8);
     const std::string bytes = length + "{}" + std::string(size - 2, ' ');
     CHECK(test::error_of([&] { SafetensorsFile::view(bytes, "m"); }) == "");
+    const std::string cut = bytes.substr(0, bytes.size() / 2);
+    CHECK(other_kind(cut, "m", Wanted::kWeights) == "");
+    CHECK_FALSE(is_pickle(cut));
+    CHECK(test::error_of([&] { SafetensorsFile::view(cut, "m"); }).starts_with("m: "));
   }
 }
 
@@ -97,10 +101,16 @@ TEST_CASE("file kind: JSON that is something else") {
 }
 
 TEST_CASE("file kind: a text may be anything of UTF-8") {
-  for (const std::string_view text : {"", "<!doctype html>", "<?xml ?>", "{", "PAR1 a", "GGU"}) {
+  for (const std::string_view text :
+       {"", "<!doctype html>", "<?xml ?>", "{", "PAR1 a", "GGU", "GGUF is a file of llama.cpp.",
+        "%PDF-1.4 begins each\nfile."}) {
     CHECK(other_kind(text, "a.txt", Wanted::kText) == "");
   }
-  CHECK(contains(other_kind("GGUF", "a.txt", Wanted::kText), "write it as JSONL or CSV"));
+  for (const std::string_view gguf : {"GGUF"sv, "GGUF\3\0\0\0\1"sv, "GGUF\0\0\0\3\1"sv}) {
+    CHECK(contains(other_kind(gguf, "a.txt", Wanted::kText), "write it as JSONL or CSV"));
+  }
+  CHECK(contains(other_kind("%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj", "a.txt", Wanted::kText),
+                 "pdftotext "));
   CHECK(is_web_page(" <HTML lang=\"en\">"));
   CHECK_FALSE(is_web_page("<htm"));
   CHECK_FALSE(is_web_page("text <html>"));

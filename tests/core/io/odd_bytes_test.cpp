@@ -51,6 +51,9 @@ TEST_CASE("odd bytes: other escapes mean what they mean") {
   }
   CHECK(escapes_as_stand_ins("\\") == "\\");
   CHECK(escapes_as_stand_ins("a\\udcg9") == "a\\udcg9");
+  for (const char* text : {"C:\\udce9", "\\uDCE9\\uDCFf", "\\udcff\\ufdd0\\uf"}) {
+    CHECK(escapes_as_written(escapes_as_stand_ins(text)) == text);
+  }
   // Rows of a text have no names of files.
   CHECK_THROWS_AS(parse_json_line(R"({"text": "\udce9"})", "rows.jsonl:1"), Error);
 }

@@ -372,6 +372,15 @@ TEST_CASE("wrong types name the key, what was expected and what was there") {
   CHECK(refusal("- 1\n") == "x.yaml:1: expected sections, got a list");
 }
 
+TEST_CASE("escapes of bytes that are no UTF-8 count within double quotes alone") {
+  const auto run_dir = [](const std::string& yaml) {
+    return parse("runtime: {run_dir: " + yaml + "}").runtime.run_dir;
+  };
+  CHECK(run_dir(R"("a\udce9")") == "a\xe9");
+  CHECK(run_dir(R"('a\udce9')") == R"(a\udce9)");
+  CHECK(run_dir(R"(C:\uDCE9)") == R"(C:\uDCE9)");
+}
+
 TEST_CASE("keys given twice") {
   CHECK(refusal("train:\n  lr: 1\n  lr: 2\n") ==
         "x.yaml:3: key \"train.lr\" is given twice (first at x.yaml:2)");
