@@ -21,8 +21,8 @@ bool is_one_object(std::string_view text) {
              text.npos;
 }
 
-// Of a text that is one object: where in it the longest array of objects is, for jq; "": nowhere.
-std::string path_to_rows(std::string_view text) {
+// Where in an object the longest array of objects is: its name, and its path for jq; "": nowhere.
+std::string path_to_rows(std::string_view text, std::string_view& rows_in) {
   std::string path;
   size_t longest = 0;
   if (!is_one_object(text)) return path;
@@ -33,7 +33,9 @@ std::string path_to_rows(std::string_view text) {
                         value.text[first] == '{' && value.text.size() > longest;
       if (!rows) return;
       longest = value.text.size();
-      path = fmt::format(".{}[]", name);
+      rows_in = name;
+      const bool plain = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == name.npos;
+      path = plain ? fmt::format(".{}[]", name) : fmt::format(".[\"{}\"][]", name);
       // As the server of the hub's data sets answers.
       if (first_member(value.text.substr(first), {"row"}) == "row") path += ".row";
     });
@@ -63,8 +65,9 @@ bool is_split(const Json& object) {
 
 std::string hint_of_columns(std::string_view text, const std::string& file) {
   constexpr size_t kLongest = size_t{64} << 20;
-  const size_t value = first_member(text).empty() ? text.npos : text.find(':');
-  const size_t begin = value == text.npos ? value : text.find_first_not_of(kBlank, value + 1);
+  const std::string_view name = first_member(text);
+  const auto end = static_cast<size_t>(name.data() + name.size() - text.data());
+  const size_t begin = name.empty() ? text.npos : text.find_first_not_of("\": \t\r\n", end);
   const bool may_be = begin != text.npos && (text[begin] == '[' || text[begin] == '{') &&
                       text.size() <= kLongest && is_one_object(text);
   if (!may_be) return "";
@@ -110,12 +113,11 @@ std::string hint_of_rows(std::string_view text, const std::string& file, TextFor
     return "its rows look like Alpaca's: data.format: alpaca";
   }
   if (std::string columns = hint_of_columns(text, file); !columns.empty()) return columns;
-  const std::string path = path_to_rows(text);
-  return path.empty() ? ""
-                      : fmt::format(
-                            "its rows seem to be in \"{}\": jq -c {} {} makes a line of "
-                            "each",
-                            path.substr(1, path.find('[') - 1), shell_word(path), shell_word(file));
+  std::string_view rows_in;
+  const std::string path = path_to_rows(text, rows_in);
+  if (path.empty()) return "";
+  return fmt::format("its rows seem to be in \"{}\": jq -c {} {} makes a line of each", rows_in,
+                     shell_word(path), shell_word(file));
 }
 
 }  // namespace fsdp::data

@@ -9,6 +9,7 @@ namespace fsdp::data {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
+constexpr size_t kLongestRow = size_t{64} << 20;  // more is no row, but all rows within a value
 
 // Where `stops` is true first, of the characters that are not within a string; the text's end
 // without one.
@@ -52,10 +53,6 @@ size_t end_of_value(std::string_view text) {
   });
   if (end == text.size()) return depth == 0 ? end : text.npos;
   return text[end] == '\n' ? end : end + 1;
-}
-
-std::string_view without_blanks_behind(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
 void for_each_line(std::string_view text, const std::function<void(const RowSpan&)>& use) {
@@ -121,13 +118,12 @@ Place elements_of(const RowSpan& outer, const std::string& file,
 // Objects one behind another, with nothing or blanks between them.
 void for_each_value(std::string_view text, const std::string& file,
                     const std::function<void(const RowSpan&)>& use) {
-  constexpr size_t kLongest = size_t{64} << 20;  // more is no row, but all rows within an object
   Place place(text);
   for (place.skip_blanks(); !place.ends(); place.skip_blanks()) {
-    const std::string_view rest = place.rest().substr(0, kLongest);
+    const std::string_view rest = place.rest().substr(0, kLongestRow);
     const size_t length = end_of_value(rest);
     FSDP_CHECK(length != text.npos, "{}:{}: {}", file, place.line(),
-               rest.size() < kLongest
+               rest.size() < kLongestRow
                    ? "malformed JSON: the object does not end"
                    : "an object of more than 64 MiB: expected rows, one a line or in an array");
     use({rest.substr(0, length), place.line(), place.at()});
@@ -167,8 +163,7 @@ bool goes_on_behind_line(std::string_view text) {
 
 // Lines that are arrays each: the first one ends with its line.
 bool another_array_follows(std::string_view text) {
-  constexpr size_t kLongest = 4096;
-  const size_t end = text.substr(0, kLongest).find('\n');
+  const size_t end = text.substr(0, kLongestRow).find('\n');
   if (end == text.npos) return false;
   const std::string_view line = without_blanks_behind(text.substr(0, end));
   const size_t next = text.find_first_not_of(kBlank, end);
@@ -206,6 +201,10 @@ void walk_members(const RowSpan& object, const std::string& file,
 }
 
 }  // namespace
+
+std::string_view without_blanks_behind(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kBlank) + 1);
+}
 
 Spans spans_of(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));

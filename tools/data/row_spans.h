@@ -31,6 +31,8 @@ Spans spans_of(std::string_view text);
 void for_each_span(std::string_view text, Spans spans, const std::string& file,
                    const std::function<void(const RowSpan&)>& use);
 
+std::string_view without_blanks_behind(std::string_view text);
+
 // The row at the beginning of this text, without the text that follows it.
 std::string_view span_at(std::string_view text, Spans spans);
 

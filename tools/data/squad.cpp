@@ -34,10 +34,6 @@ std::string_view context_of(const RowSpan& paragraph, const std::string& file) {
   return context;
 }
 
-std::string_view without_blanks_behind(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
-}
-
 // Whether an object is a row of one question; false: it holds questions, or is neither.
 bool is_question(std::string_view object) {
   const std::string_view first =

@@ -380,9 +380,10 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
     identity += std::filesystem::absolute(file).lexically_normal().string() + "\n";
   }
   constexpr size_t kShown = 128;  // bytes: a name has 255 at most, with what is temporary
-  return folder / fmt::format("{}-{:016x}.tokens",
-                              source.files[0].stem().string().substr(0, kShown),
-                              hash_name(identity));
+  const std::string name = source.files[0].stem().string();
+  size_t end = std::min(name.size(), kShown);
+  while (end < name.size() && end > 0 && (name[end] & 0xc0) == 0x80) --end;  // within a character
+  return folder / fmt::format("{}-{:016x}.tokens", name.substr(0, end), hash_name(identity));
 }
 
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,

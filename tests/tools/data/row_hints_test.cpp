@@ -25,6 +25,8 @@ TEST_CASE("row hints: rows within an object, also behind other members") {
   CHECK(test::contains(
       hint(R"({"features": [{"name": "text"}], "rows": [{"row_idx": 0, "row": {"text": "a"}}]})"),
       "jq -c '.rows[].row' 'a b.json'"));
+  CHECK(test::contains(hint(R"({"my-rows": [{"q": 1}]})"),
+                       "in \"my-rows\": jq -c '.[\"my-rows\"][]' 'a b.json'"));
   for (const char* none : {R"({"data": [1]})", R"({"data": {"a": 1}})", R"({"data": [{"q": 1}]} x)",
                            "{\"data\": [{}]}\n{}", "[{\"data\": [{}]}]", "", "{", "{}"}) {
     CAPTURE(none);
@@ -42,6 +44,7 @@ TEST_CASE("row hints: columns in the place of rows, as pandas and datasets write
         "");
   CHECK(test::contains(columns(R"({"columns": ["q"], "index": [0], "data": [["a"]]})"),
                        "orient=\"split\""));
+  CHECK(columns(R"({"a:b": ["a", "b"], "r": ["c", 4]})") != "");
   for (const char* row : {R"({"moves": ["a", "b"]})", R"({"q": ["a", "b"], "r": ["c"]})",
                           R"({"q": ["a"], "r": ["c"]})", R"({"q": "a", "r": ["c", "d"]})",
                           "{\"q\": [1, 2], \"r\": [1, 2]}\n{\"q\": [1]}", "[[1]]",

@@ -38,6 +38,7 @@ TEST_CASE("elements of an array, with brackets, commas and quotes in strings") {
   CHECK(spans_of("[\"a\"]\n") == Spans::kElements);
   CHECK(spans_of("[\"a\"]\r\n\n[\"b\"]") == Spans::kLines);
   CHECK(spans_of("[[\"a\"]]\n[[]]") == Spans::kLines);
+  CHECK(spans_of("[\"" + std::string(5000, 'a') + "\"]\n[\"b\"]") == Spans::kLines);
   CHECK(spans_of("[1]") == Spans::kLines);
   CHECK(spans_of("") == Spans::kLines);
   CHECK(spans(" [ 1 ,\n\n{\"a\": [1, 2], \"b\": {}}\n, \"]\\\",\\\\\",[[ ],\n{}] ]\n", true) ==

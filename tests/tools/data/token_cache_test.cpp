@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "core/io/odd_bytes.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::data {
@@ -260,6 +261,10 @@ TEST_CASE_FIXTURE(Fixture, "a text may have a name as long as names can be") {
   const auto path = token_cache_path(folder.path(), source, tokenizer);
   CHECK(make_token_cache(path, source, tokenizer).built);
   CHECK(is_there(path));
+  std::string name = "x";
+  while (name.size() < 200) name += "\xc3\xa9";
+  source.files = {folder.write(name + ".txt", "ab")};
+  CHECK(is_utf8(token_cache_path(folder.path(), source, tokenizer).string()));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a folder that cannot be written is an error of its own") {

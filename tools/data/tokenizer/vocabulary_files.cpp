@@ -7,7 +7,6 @@
 #include "tools/data/tokenizer/vocabulary_files.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "core/error.h"
