@@ -133,8 +133,7 @@ FolderOptions form_of_run(const config::TrainConfig& config, const std::string& 
                         .model = config.model.path,
                         .tokenizer_name = tokenizer_name,
                         .tokenizer = tokenizer,
-                        .of_ids = config.data.is_tokens() &&
-                                  (config.data.tokenizer.empty() || tokenizer_name == "bytes"),
+                        .of_ids = config.data.is_tokens() && config.data.tokenizer.empty(),
                         .is_adapter = adapter,
                         .note = std::move(note)}](const fs::path& folder) { files.write(folder); }};
 }
@@ -142,8 +141,7 @@ FolderOptions form_of_run(const config::TrainConfig& config, const std::string& 
 namespace {
 
 // What was written into `folder`.
-void count_saved(Session& session, const fs::path& folder, DType dtype,
-                 ConversionSummary& out) {
+void count_saved(Session& session, const fs::path& folder, DType dtype, ConversionSummary& out) {
   for (const Parameter* p : session.parameters()) {
     if (session.lora() && !models::is_lora(*p)) continue;
     ++out.tensors;

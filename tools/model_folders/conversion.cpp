@@ -6,6 +6,7 @@
 #include "comm/exchange.h"
 #include "comm/fsdp/plan.h"
 #include "core/flat_layout.h"
+#include "core/io/file.h"
 #include "core/io/shard_index.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/adapter_folder.h"
@@ -187,8 +188,11 @@ std::vector<std::string> notes_on_tokens(const fs::path& folder, bool trained) {
   data::NamedTokens tokens;
   try {
     tokens = data::make_tokenizer(folder.string())->named();
-  } catch (const Error&) {
-    return {};  // one that this program cannot read is copied all the same
+  } catch (const SystemError&) {
+    throw;
+  } catch (const Error&) {  // one that this program cannot read is copied all the same
+    if (!trained) return {};
+    return {"the adapter's tokenizer cannot be read: the token that ends a text is not written"};
   }
   std::vector<std::string> notes;
   if (trained) {

@@ -2,6 +2,8 @@
 // Requirements: S4.14.
 #include "tools/model_folders/conversion.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <map>
 
@@ -12,6 +14,7 @@
 #include "core/io/shard_index.h"
 #include "models/names.h"
 #include "models/weights.h"
+#include "tests/support/io_faults.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tied_copy.h"
 #include "tools/launch/launch.h"
@@ -247,6 +250,29 @@ TEST_CASE("conversion: with an adapter, PEFT's sum where it has a layer, else th
   CHECK(contains(error_on_last_rank(merge, 2), "one: is there already"));
   CHECK(error_on_last_rank({.from = adapter, .to = scratch / "new"}, 2) ==
         adapter.string() + ": a LoRA adapter, no model: fsdp merge adds it to its model");
+}
+
+TEST_CASE("conversion: an adapter's tokenizer that cannot be read") {
+  const test::TempFolder scratch;
+  const fs::path lora = test::fixture_path("models") / "lora_gpt2";
+  fs::create_directory(scratch / "lora");
+  for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) {
+    fs::copy(lora / name, scratch / "lora" / name);
+  }
+  scratch.write("lora/tokenizer.json", "{}");
+  fs::create_directory(scratch / "to");
+  ConversionOptions merge = {
+      .from = lora / "base", .adapter = scratch / "lora", .to = scratch / "to/one"};
+  const std::vector<std::string> warnings = convert(merge, 1).warnings;
+  CHECK(std::count(warnings.begin(), warnings.end(),
+                   "the adapter's tokenizer cannot be read: the token that ends "
+                   "a text is not written") == 1);
+  merge.to = scratch / "to/two";
+  const test::IoFaults faults(
+      scratch / "to",
+      {.fault = test::IoFault::kError, .from_then_on = true, .error = EIO, .only = "read"});
+  CHECK(contains(error_on_last_rank(merge, 1), "tokenizer.json"));
+  CHECK(!fs::exists(merge.to));
 }
 
 TEST_CASE("conversion: a sum that its dtype cannot hold is told") {
