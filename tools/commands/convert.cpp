@@ -32,9 +32,12 @@ ConversionSummary convert_any(ConversionOptions options, RankContext& rank) {
   });
   if (!checkpoint) return convert_folder(rank.world, options);
   return convert_checkpoint(rank, options, [&](const PlacedOptions& session, DType saved) {
-    check_fits(rank, session, {.work = [saved](MetaRun& run, int64_t) {
-                 run.phase("saving", [&](Session& model) { walk_saved(model, saved); });
-               }});
+    check_fits(rank, session,
+               {.work =
+                    [saved](MetaRun& run, int64_t) {
+                      run.phase("saving", [&](Session& model) { walk_saved(model, saved); });
+                    },
+                .has_dtype = false});
   });
 }
 

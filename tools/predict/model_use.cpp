@@ -31,7 +31,7 @@ std::string what_fits(const PlacedOptions& session, int ranks, const ModelUse& u
   PlacedOptions narrow = session;
   narrow.fsdp.param_dtype = DType::kBF16;
   narrow.fsdp.reduce_dtype = accumulation_dtype(DType::kBF16);
-  const bool narrower = size_of(session.fsdp.param_dtype) > size_of(DType::kBF16);
+  const bool narrower = use.has_dtype && size_of(session.fsdp.param_dtype) > size_of(DType::kBF16);
   const int64_t few = std::min<int64_t>(use.rows, ranks);
   const std::string rows = fmt::format("--batch {}", few);
   struct Change {
@@ -49,7 +49,8 @@ std::string what_fits(const PlacedOptions& session, int ranks, const ModelUse& u
     if (bytes > limit) continue;
     return fmt::format("\n  fits with {}: {}", change.flags, byte_size_text(bytes));
   }
-  return "\n  more ranks take less each: full_shard divides the weights between them";
+  return "\n  on more hosts or GPUs a rank takes less: full_shard divides the weights between "
+         "ranks";
 }
 
 std::string refusal_of_use(const PlacedOptions& session, int ranks, const ModelUse& use,

@@ -19,7 +19,8 @@ struct ModelUse {
   int64_t rows = 1;  // at a time, over all ranks
   // What the command does with its session. `rows`: at a time, at most; a smaller --batch.
   std::function<void(MetaRun& run, int64_t rows)> work;
-  size_t row_bytes = 0;  // of the host's memory besides, for a row of a rank
+  size_t row_bytes = 0;   // of the host's memory besides, for a row of a rank
+  bool has_dtype = true;  // --dtype of the command is that of the weights in memory
 };
 // Batches of an evaluation, the largest first. `rows_per_pass`: see Batch; 0: they have no passes.
 ModelUse use_of_batches(std::vector<data::BatchShape> shapes, int64_t rows_per_pass = 0,

@@ -370,9 +370,9 @@ std::shared_ptr<CallRates> call_rates(const RatesChoice& choice) {
   Rates rates;
   if (!choice.rates.empty()) {
     // A file that is there counts more than another name of a machine.
-    const bool known = is_machine(choice.rates) || size_of_gpu(choice.rates);
-    const bool own = machine_named(choice.rates) == choice.rates;
-    const bool named = known && ((own && is_machine(choice.rates)) || !is_there(choice.rates));
+    const bool machine = is_machine(choice.rates);
+    const bool own = machine && machine_named(choice.rates) == choice.rates;
+    const bool named = own || ((machine || size_of_gpu(choice.rates)) && !is_there(choice.rates));
     rates = named ? machine_rates(choice.rates) : read_rates(choice.rates);
   } else if (choice.meter) {
     rates = measured_machine(*choice.meter, "this machine");

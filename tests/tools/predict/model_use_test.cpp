@@ -110,7 +110,7 @@ TEST_CASE("model use: what does not fit is refused with what is needed, the limi
   CHECK(refused.starts_with("this command needs "));
   CHECK(test::contains(refused, " per rank, the limit is "));
   CHECK(test::contains(refused, "\n  most is held in "));
-  CHECK(test::contains(refused, "\n  more ranks take less each"));
+  CHECK(test::contains(refused, "\n  on more hosts or GPUs a rank takes less"));
 }
 
 }  // namespace
