@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "core/io/config_keys.h"
 #include "core/io/file.h"
@@ -272,7 +273,9 @@ void check_weights_file(const fs::path& folder) {
   if (is_named(folder / kAdapterWeightsFile)) return;
   const fs::path pickle = folder / "adapter_model.bin";
   const bool there = fs::exists(pickle);
-  const std::string bytes = there ? read_file(pickle) : "";
+  std::optional<MappedFile> mapped;
+  if (there) mapped.emplace(pickle);
+  const std::string_view bytes = mapped ? mapped->text() : "";
   const std::string other = is_pickle(bytes) ? "" : other_kind(bytes, pickle, Wanted::kWeights);
   FSDP_CHECK(!there || other.empty(), "{}: {}", pickle.string(), other);
   FSDP_CHECK(!there,

@@ -1,7 +1,6 @@
 // From folder and files to answers and their scores. Contract: squad_evaluation.h.
 #include "tools/evaluate/squad_evaluation.h"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 

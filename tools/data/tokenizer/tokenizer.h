@@ -75,9 +75,8 @@ class ByteTokenizer : public Tokenizer {
 // one. A file that the byte tokenizer was written to is that tokenizer again.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
 // The name to use where none is given: the model folder's file if it has a tokenizer, also one that
-// is not read, "bytes" otherwise, and where that file is the byte tokenizer's. `model_folder` may
-// be
-// "".
+// is not read, "bytes" otherwise, and where that file is the byte tokenizer's.
+// `model_folder` may be "".
 std::string default_tokenizer(const std::string& model_folder);
 // Copies what make_tokenizer(name) reads to a model folder, and the files beside it that other
 // programs read; "bytes" is written as a tokenizer.json. The copy names the class of the tokenizer,
