@@ -218,7 +218,7 @@ check 'fsdp.units_in_flight: expected at least 2' "$FSDP" explain --model gpt2-1
   --set fsdp.wrap=class --set 'fsdp.wrap_classes=[Embedding, GPT2Block]'
 check 'layout' "$FSDP" explain --config config.yaml --layout fsdp3
 check 'nofile.json: ' "$FSDP" explain --config config.yaml --rates nofile.json
-check 'expected V100-16, .*got H10' "$FSDP" explain --config config.yaml --gpu H10
+check 'expected one of V100-16, .*got "H10"; near: H100' "$FSDP" explain --config config.yaml --gpu H10
 check 'config.yaml:1: malformed JSON' "$FSDP" explain --config config.yaml --rates config.yaml
 sed 's/"kernel_us": 0/"kernel_us": -1/' rates.json >wrong.json
 check 'wrong.json: kernel_us: expected a number from 0, got -1' "$FSDP" explain --config config.yaml --rates wrong.json

@@ -2,9 +2,9 @@
 # why: containers have a read-only root (readOnlyRootFilesystem), and data folders are shared
 # source: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
 # before: data.cache_dir: .cache/tokens: cannot be made, of eval, which has no option of this name
-# expect: note: data.cache_dir: .cache/tokens: cannot be made: Not a directory: the tokens are made for this time alone, in a temporary file
+# expect: note: data.cache_dir: .cache: cannot be made: File exists: the tokens are made for this time alone, in a temporary file
 # expect: nats per token
-# expect: --cache-dir: .cache/mine: cannot be made
+# expect: --cache-dir: .cache: cannot be made: File exists
 # expect: nothing is left
 # status: 0
 for i in 1 2 3 4 5 6 7 8 9; do echo "a line of a text, number $i"; done >text.txt
