@@ -60,10 +60,13 @@ Json tokenizer_json() {
 
 void write_byte_tokenizer(const fs::path& folder) {
   write_json_file(folder / "tokenizer.json", tokenizer_json());
-  write_json_file(folder / "tokenizer_config.json", {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                                     {"eos_token", kEnd},
-                                                     {"split_special_tokens", true},
-                                                     {"clean_up_tokenization_spaces", false}});
+  // model_input_names: without them transformers 4 gives token_type_ids, which Llama refuses.
+  write_json_file(folder / "tokenizer_config.json",
+                  {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"eos_token", kEnd},
+                   {"model_input_names", Json::array({"input_ids", "attention_mask"})},
+                   {"split_special_tokens", true},
+                   {"clean_up_tokenization_spaces", false}});
 }
 
 bool is_byte_tokenizer(const fs::path& tokenizer_json_file) {

@@ -31,6 +31,13 @@ TEST_CASE(
   CHECK(read.end_of_text() == 256);
 }
 
+TEST_CASE("byte tokenizer file: transformers gives a model what every family takes") {
+  const test::TempFolder folder;
+  write_byte_tokenizer(folder.path());
+  CHECK(read_json_file(folder / "tokenizer_config.json")["model_input_names"] ==
+        Json::array({"input_ids", "attention_mask"}));
+}
+
 TEST_CASE("byte tokenizer file: it is the byte tokenizer again, also as transformers writes it") {
   const test::TempFolder folder;
   write_byte_tokenizer(folder.path());
