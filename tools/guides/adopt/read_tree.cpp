@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/file_kind.h"
 #include "core/io/json.h"
 
 namespace fsdp::adopt {
@@ -85,6 +86,8 @@ std::vector<Given> read_tree(const std::filesystem::path& file) {
              "fsdp adopt hf args.json",
              file.string());
   const std::string text = read_file(file);
+  FSDP_CHECK(!is_web_page(text),
+             "{}: expected keys and values in YAML or JSON, got a web page (HTML)", file.string());
   // YAML takes more than JSON: a comma behind the last value, or a word without quotation marks.
   if (lower(file.extension().string()) == ".json") parse_json(text, file.string());
   return parse_tree(text, file.string());

@@ -46,7 +46,8 @@ bool is_whole_file(const Program& program, const Adoption& adoption) {
 void take_one(const Program& program, const Given& given, Adoption& adoption,
               const std::vector<Ignored>& ignored) {
   const Rule* rule = rule_of(program, given.name);
-  if (!rule && is_off(given) && is_whole_file(program, adoption)) {
+  if (!rule && is_off(given) && !is_empty_section(program, given) &&
+      is_whole_file(program, adoption)) {
     adoption.off(given);
     return adoption.warn(given.origin() + " is a key of a newer version: not taken over");
   }

@@ -430,6 +430,15 @@ TEST_CASE("adopt hf: JSON is JSON") {
                        "a.json:2: malformed JSON"));
 }
 
+TEST_CASE("adopt hf: a web page is no file to fetch from a hub") {
+  const test::TempFolder folder;
+  for (const char* name : {"a.json", "a.yaml"}) {
+    const auto file = folder.write(name, "<!DOCTYPE html>\n<html>404</html>\n");
+    CHECK(test::error_of([&] { adopt_hugging_face(file, {}); }) ==
+          file.string() + ": expected keys and values in YAML or JSON, got a web page (HTML)");
+  }
+}
+
 TEST_CASE("adopt hf: a Python program is refused with the line that makes the JSON") {
   const test::TempFolder folder;
   const auto file = folder.write("train.py", "args = TrainingArguments(output_dir='x')\n");

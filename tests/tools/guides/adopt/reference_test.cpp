@@ -9,6 +9,7 @@
 #include "core/io/json.h"
 #include "tests/support/adopted.h"
 #include "tools/config/key_values.h"
+#include "tools/guides/adopt/adoption.h"
 #include "tools/guides/adopt/read_tree.h"
 
 namespace fsdp::adopt {
@@ -125,6 +126,10 @@ TEST_CASE(
       const test::TempFolder folder;
       const auto file = folder.write("args.json", values.dump({.indent = 1}));
       const test::Adopted adopted(adopt_hugging_face(file, literal));
+      for (const std::string& line : warnings_of(adopted.text)) {
+        CHECK_MESSAGE(!test::contains(line, "a key of a newer version"), line);
+        if (each["changes"].empty()) FAIL_CHECK(line);
+      }
       const Values ours(adopted);
       for (const auto& [key, value] : expected.items()) {
         if (value.is_null()) continue;
