@@ -181,28 +181,31 @@ void write_parts(Source& source, const fs::path& folder, const PartsFile& file,
   writer.finish();
 }
 
-// An adapter was trained with its tokenizer, so the model has its tokens. What a folder says that
-// is converted stays as it is.
-std::vector<std::string> notes_on_tokens(const fs::path& folder, bool trained) {
+// An adapter was trained with its tokenizer, so the model has its tokens; without one it may have
+// been trained with another than its base's. Of a folder that is converted only the end counts, if
+// a key says it: a model that ends a text there stays as it is.
+std::vector<std::string> notes_on_tokens(const fs::path& folder, bool merged, bool trained) {
   if (data::tokenizer_file_in(folder).empty()) return {};
   data::NamedTokens tokens;
+  std::vector<int64_t> ends;  // of the model
   try {
     tokens = data::make_tokenizer(folder.string())->named();
+    if (!trained) ends = ModelSource{folder, {}}.end_tokens();
   } catch (const SystemError&) {
     throw;
   } catch (const Error&) {  // one that this program cannot read is copied all the same
     if (!trained) return {};
     return {"the adapter's tokenizer cannot be read: the token that ends a text is not written"};
   }
-  std::vector<std::string> notes;
-  if (trained) {
-    for (const std::string& line : align_tokens(folder, tokens)) {
-      notes.push_back(line + ": the adapter's tokenizer's is written");
-    }
-    return notes;
-  }
-  for (const std::string& line : token_differences(folder, {.end = tokens.end})) {
-    notes.push_back(line + ": the tokenizer's is another one than the model's; both stay");
+  const bool written = trained || (!merged && tokens.end_is_said);
+  if (!trained) tokens = {.end = tokens.end};
+  if (written && tokens.end && std::ranges::count(ends, *tokens.end) > 0) return {};
+  std::vector<std::string> notes =
+      written ? align_tokens(folder, tokens) : token_differences(folder, tokens);
+  for (std::string& line : notes) {
+    line += trained   ? ": the adapter's tokenizer's is written"
+            : written ? ": the tokenizer's is written"
+                      : ": the tokenizer's is another one than the model's; both stay";
   }
   return notes;
 }
@@ -222,7 +225,7 @@ std::vector<std::string> write_what_belongs_to_weights(const fs::path& folder,
   const bool of_adapter =
       !options.adapter.empty() && !data::tokenizer_file_in(options.adapter).empty();
   data::copy_tokenizer_folder(of_adapter ? options.adapter : options.from, folder);
-  return notes_on_tokens(folder, of_adapter);
+  return notes_on_tokens(folder, !options.adapter.empty(), of_adapter);
 }
 
 // Of all ranks' files, one line a tensor. Collective.

@@ -8,8 +8,8 @@
 # expect: of its checkpoint [5,8] 5
 # expect: the adapter has no such files, fsdp merge writes them so
 # expect: merged [5,8] 5
-# expect: note: eos_token_id: 5 (config.json 8, generation_config.json 8): the tokenizer's is another one
-# expect: converted 8 8
+# expect: converted [5,8] 5
+# expect: converted once more: the same
 model base llama_linear_tied
 tokenizer tok
 echo '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "&", "pad_token": "!"}' >tok/tokenizer_config.json
@@ -31,3 +31,5 @@ run --set runtime.run_dir=lora lora.r=2
 cp tok/* base
 "$FSDP" convert base new
 ends converted new
+"$FSDP" convert new twice && cmp new/config.json twice/config.json &&
+  cmp new/generation_config.json twice/generation_config.json && echo "converted once more: the same"

@@ -358,6 +358,42 @@ TEST_CASE("conversion: the files of tokenizer and generation come along, others 
   CHECK(!fs::exists(scratch / "out/reference.json"));
 }
 
+// A chat's tokenizer in the folder of a base model.
+TEST_CASE("conversion: a model ends where its tokenizer ends a text") {
+  const test::TempFolder scratch;
+  fs::copy(test::fixture_path("models") / "gpt2", scratch / "in");
+  scratch.write("in/tokenizer.json",
+                R"({"added_tokens": [{"id": 5, "content": "<|im_end|>", "special": true}],
+                    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+                    "model": {"type": "BPE", "merges": [],
+                              "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}}})");
+  scratch.write("in/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  const auto is_same = [&](const char* name, const char* before) {
+    return read_file(scratch / name) == read_file(scratch / before);
+  };
+  // config.json alone says the end; the new folder has the other file, too.
+  CHECK(convert({.from = scratch / "in", .to = scratch / "alone"}, 1).warnings ==
+        std::vector<std::string>{"eos_token_id: 5 (config.json 2, generation_config.json 2): the "
+                                 "tokenizer's is written"});
+  CHECK(read_json_file(scratch / "alone/config.json")["eos_token_id"] == 5);
+  CHECK(read_json_file(scratch / "alone/config.json")["bos_token_id"] == 1);
+  scratch.write("in/generation_config.json", R"({"eos_token_id": 0, "top_k": 7})");
+  CHECK(convert({.from = scratch / "in", .to = scratch / "shards", .shards = 2}, 1).warnings ==
+        std::vector<std::string>{"eos_token_id: 5 (config.json 2, generation_config.json 0): the "
+                                 "tokenizer's is written"});
+  const Json generation = read_json_file(scratch / "shards/generation_config.json");
+  CHECK(generation["eos_token_id"] == Json::array({5, 0}));
+  CHECK(generation["top_k"] == 7);
+  CHECK(convert({.from = scratch / "shards", .to = scratch / "again"}, 1).warnings.empty());
+  CHECK(is_same("again/config.json", "shards/config.json"));
+  CHECK(is_same("again/generation_config.json", "shards/generation_config.json"));
+  // One of several ends is the tokenizer's: nothing is changed.
+  scratch.write("in/generation_config.json", R"({ "eos_token_id":   [0, 5]})");
+  CHECK(convert({.from = scratch / "in", .to = scratch / "agrees"}, 1).warnings.empty());
+  CHECK(is_same("agrees/generation_config.json", "in/generation_config.json"));
+  CHECK(read_json_file(scratch / "agrees/config.json")["eos_token_id"] == 2);
+}
+
 TEST_CASE("conversion: mistakes are said on every rank and leave nothing behind") {
   const test::TempFolder scratch;
   const fs::path from = test::fixture_path("models") / "gpt2";
