@@ -30,7 +30,8 @@ std::vector<HostSlots> hosts_of(const std::string& part) {
   const size_t colon = part.rfind(':');
   const int ranks = colon == part.npos ? 1 : ranks_in(std::string_view(part).substr(colon + 1));
   const std::string names = part.substr(0, colon);
-  if (names.empty() || ranks == 0 || part.find_first_of(" =,/\"'") < names.find('[')) return {};
+  const bool odd = names.find_first_of(" =,/\"'<>(){};:|&\xef") < names.find('[');
+  if (names.empty() || ranks == 0 || odd || names.find_first_of(".-") == 0) return {};
   std::vector<HostSlots> hosts;
   for (const std::string& name : expand_host_list(names)) hosts.push_back({name, ranks});
   return hosts;
@@ -86,7 +87,7 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
 
 std::vector<HostSlots> parse_host_file(const std::string& text, const std::string& place) {
   std::vector<HostSlots> hosts;
-  std::istringstream lines(text);
+  std::istringstream lines(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
@@ -100,11 +101,7 @@ std::vector<HostSlots> parse_host_file(const std::string& text, const std::strin
                number, fmt::to_string(fmt::join(words, " ")));
     for (const HostSlots& host : more) {
       const auto there = std::ranges::find(hosts, host.host, &HostSlots::host);
-      if (there == hosts.end()) {
-        hosts.push_back(host);
-      } else {
-        there->ranks += host.ranks;
-      }
+      there == hosts.end() ? hosts.push_back(host) : void(there->ranks += host.ranks);
     }
   }
   FSDP_CHECK(!hosts.empty(), "{}: expected a host in each line, the file has none", place);
@@ -114,7 +111,9 @@ std::vector<HostSlots> parse_host_file(const std::string& text, const std::strin
 std::vector<HostSlots> read_hosts(const std::string& given) {
   const bool marked = given.starts_with("@");
   const std::string name = marked ? given.substr(1) : given;
-  if (!marked && (!is_there(name) || is_folder(name))) return parse_hosts(given);
+  const bool is_file = name.ends_with(".txt") || name.ends_with(".hosts") || is_there(name);
+  if (!marked && !is_file) return parse_hosts(given);
+  FSDP_CHECK(!is_folder(name), "--hosts: expected a file of hosts, got the folder {}", name);
   return parse_host_file(read_file(name), name);
 }
 

@@ -21,7 +21,7 @@ std::vector<HostSlots> parse_hosts(const std::string& text);
 // more ranks. Error with `place` and the line.
 std::vector<HostSlots> parse_host_file(const std::string& text, const std::string& place);
 
-// What --hosts says: "@FILE" or the name of a file that is there, else a list.
+// What --hosts says: "@FILE", or a name that is there or ends with .txt or .hosts, else a list.
 std::vector<HostSlots> read_hosts(const std::string& given);
 
 }  // namespace fsdp::tools
