@@ -18,4 +18,8 @@ std::string format_value(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
+std::string format_fixed(double value, int digits) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}f}", value, digits);
+}
+
 }  // namespace fsdp

@@ -59,12 +59,12 @@ class ProgressLine {
 };
 
 void print_text(const TextFigures& figures) {
-  fmt::print("loss            {:10.4f}   nats per token\n", figures.loss.mean());
-  fmt::print("perplexity      {:10.4f}\n", figures.perplexity());
-  fmt::print("bits per token  {:10.4f}\n", figures.bits_per_token());
+  fmt::print("loss            {:>10}   nats per token\n", format_fixed(figures.loss.mean(), 4));
+  fmt::print("perplexity      {:>10}\n", format_fixed(figures.perplexity(), 4));
+  fmt::print("bits per token  {:>10}\n", format_fixed(figures.bits_per_token(), 4));
   const bool of_text = figures.bytes > 0;
   if (of_text) {
-    fmt::print("bits per byte   {:10.4f}\n", figures.bits_per_byte());
+    fmt::print("bits per byte   {:>10}\n", format_fixed(figures.bits_per_byte(), 4));
     fmt::print("{} tokens predicted of {} ({} bytes; tokenizer: {})\n",
                format_count(figures.loss.tokens), format_count(figures.tokens),
                format_count(figures.bytes), figures.tokenizer);
@@ -204,9 +204,9 @@ int run_text(const EvalOptions& options, RankContext& rank) {
   ProgressLine line(rank.under_launcher);
   const auto progress = [&](int64_t batches, int64_t of, const TextLoss& loss, double seconds) {
     const double rate = static_cast<double>(loss.tokens) / seconds;
-    line.show(
-        "batch", batches, of, seconds,
-        fmt::format("loss {:.4f}  {} tokens/s", loss.mean(), format_count(std::llround(rate))));
+    line.show("batch", batches, of, seconds,
+              fmt::format("loss {}  {} tokens/s", format_fixed(loss.mean(), 4),
+                          format_count(std::llround(rate))));
   };
   const TextFigures figures = evaluate_text(text, rank, {.note = print_note, .progress = progress});
   if (rank.world.rank() != 0) return 0;

@@ -59,7 +59,8 @@ std::string kind_of(const Json& value) { return is_nan(value) ? "NaN" : value.ty
 
 std::string field_of(const Json& row, const std::string& where, const std::string& field) {
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
-  FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {})", where, field, keys_of(row));
+  FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {}){}", where, field, keys_of(row),
+             field.starts_with("answers.") ? "; data.format=squad has the first as {answer}" : "");
   FSDP_CHECK(row[field].is_string(), "{}: field \"{}\": expected a string, got {}", where, field,
              kind_of(row[field]));
   return row[field].text();
@@ -86,8 +87,7 @@ std::string text_of(const Json& row, const std::string& where, const std::string
   for (const Json& item : *value) {
     FSDP_CHECK(is_textual(item), "{}: field \"{}\": expected texts in the list, got {}", where,
                field, kind_of(item));
-    if (!out.empty()) out += ' ';
-    out += spelled(item);
+    out.append(out.empty() ? "" : " ").append(spelled(item));
   }
   return out;
 }

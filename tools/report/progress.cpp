@@ -53,9 +53,10 @@ std::string format_progress(const StepMetrics& m) {
           ? ""
           : fmt::format("scale {:g}  skipped {}  ", m.loss_scale, m.totals.skipped);
   return fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {}{} tokens/s  {:.1f} MiB  ETA {}",
-      m.totals.steps, fmt::formatted_size("{}", m.total_steps), m.total_steps, m.loss,
-      std::abs(m.grad_norm), m.learning_rate, scale, format_count(std::llround(m.tokens_per_s)),
+      "step {:>{}}/{}  loss {}  grad norm {:.3f}  lr {:.2e}  {}{} tokens/s  {:.1f} MiB  ETA {}",
+      m.totals.steps, fmt::formatted_size("{}", m.total_steps), m.total_steps,
+      format_fixed(m.loss, 4), std::abs(m.grad_norm), m.learning_rate, scale,
+      format_count(std::llround(m.tokens_per_s)),
       static_cast<double>(m.peak_memory_bytes) / (1 << 20), format_duration(m.seconds_left()));
 }
 

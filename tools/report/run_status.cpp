@@ -87,9 +87,9 @@ std::string step_line(const RunStatus& status) {
   if (!step) return "  no step is finished\n";
   std::string line = fmt::format("  step {:.0f}", *step);
   if (steps) line += fmt::format(" of {:.0f}", *steps);
-  if (status.log.loss) line += fmt::format("  loss {:.4f}", *status.log.loss);
+  if (status.log.loss) line += "  loss " + format_fixed(*status.log.loss, 4);
   if (status.log.validation_loss)
-    line += fmt::format("  validation {:.4f}", *status.log.validation_loss);
+    line += "  validation " + format_fixed(*status.log.validation_loss, 4);
   if (status.log.tokens_per_s)
     line += fmt::format("  {} tokens/s", format_count(std::llround(*status.log.tokens_per_s)));
   if (const Number left = status.seconds_left()) line += "  ETA " + format_duration(*left);

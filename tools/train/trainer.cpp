@@ -380,9 +380,9 @@ void Trainer::evaluate(const BatchSource& validation) {
                                      .sequences = validation.sequences,
                                      .batches = validation.batches};
   metrics_.evaluation(metrics);
-  tell(options_.log_lines
-           ? options_.log_lines->evaluation(metrics, totals_.skipped, log_context())
-           : fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss));
+  tell(options_.log_lines ? options_.log_lines->evaluation(metrics, totals_.skipped, log_context())
+                          : fmt::format("step {}: validation loss {}", metrics.step,
+                                        format_fixed(metrics.loss, 4)));
   if (!finite) tell("warning: " + nonfinite_validation(totals_));
 }
 

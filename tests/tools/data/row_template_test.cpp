@@ -92,6 +92,9 @@ TEST_CASE("numbers and truths as they are spelled") {
 TEST_CASE("rows that a template cannot be filled with") {
   const auto refusal = [](const char* row) { return test::error_of([&] { filled("{x}", row); }); };
   CHECK(refusal(R"({"y": "1", "z": 2})") == "r:1: no field \"x\" (fields: y, z)");
+  CHECK(test::error_of([&] { filled("{answers.text}", R"({"answers": {"text": ["a"]}})"); }) ==
+        "r:1: no field \"answers.text\" (fields: answers); data.format=squad has the first as "
+        "{answer}");
   CHECK(refusal(R"({"x": null})") ==
         "r:1: field \"x\": expected a text, got null ({if x} asks whether a row has one)");
   CHECK(test::contains(refusal(R"({"x": NaN})"), "expected a text, got NaN"));

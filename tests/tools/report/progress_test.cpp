@@ -1,6 +1,7 @@
 // The text of progress lines, and which of them a file gets.
 #include "tools/report/progress.h"
 
+#include <cmath>
 #include <limits>
 
 #include <doctest/doctest.h>
@@ -31,6 +32,8 @@ TEST_CASE("progress: the line") {
                          .peak_memory_bytes = 3 << 20}) ==
         "step  20/300  loss 1.2346  grad norm 0.500  lr 3.00e-04  12,346 tokens/s  3.0 MiB  "
         "ETA 1:01");
+  const double nan = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1);
+  CHECK(test::contains(format_progress({.total_steps = 9, .loss = nan}), "  loss nan  "));
 }
 
 TEST_CASE("progress: a file gets the first, every n-th and the last step, and notes") {
