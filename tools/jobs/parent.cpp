@@ -33,6 +33,7 @@ constexpr int kAsking[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr seconds kUntilKill(10);
 constexpr milliseconds kTogether(500);     // as tools/launch/interrupt.cpp
 constexpr milliseconds kLook(50);          // while the job runs
+constexpr milliseconds kFirstBeat(100);    // until it is known to have done a step
 constexpr milliseconds kLookWell(10'000);  // between two starts
 
 sigset_t awaited_signals() {
@@ -167,6 +168,7 @@ class Parent {
       int signal = next_asking(next.pause);
       while (signal == 0) {
         const RunWatch::Look look = watch_.look(kLookWell, true);
+        durable_step_ = std::max(durable_step_, look.durable_step);
         if (look.problem.empty()) break;
         const Restarts::Decision wait = restarts_.wait(look.problem, now());
         if (!wait.why.empty()) options_.say(wait.why);
@@ -190,6 +192,13 @@ class Parent {
       const int signal = next_signal(signals_, pause);
       if (signal != SIGCHLD) return signal;  // of a process that an earlier start has left
     }
+  }
+
+  // A run may lose its storage right after its first steps: until a look has found it, the next
+  // start would begin anew.
+  milliseconds beat() const {
+    const bool waits = goes_on() && !watch_.expects_run();
+    return waits ? std::min(options_.beat, kFirstBeat) : options_.beat;
   }
 
   // Also what the next start is told.
@@ -216,7 +225,6 @@ class Parent {
     if (look.seen == 0 || look.seen == seen_before_) return;
     stepped_ = true;
     seen_before_ = look.seen;
-    watch_.expect_run();
   }
 
   // What the run directory says of the end where the parent gives up.
@@ -255,8 +263,7 @@ class Parent {
     bool repeats = false;
     for (;;) {
       const bool waits_to_kill = ends_at_once_ || !hung_.empty();
-      const int signal =
-          next_signal(signals_, waits_to_kill ? milliseconds(kUntilKill) : options_.beat);
+      const int signal = next_signal(signals_, waits_to_kill ? milliseconds(kUntilKill) : beat());
       // SIGCHLD is lost where another thread takes it.
       if (signal == SIGCHLD || signal == 0) {
         if (const std::optional<int> status = ended(child, was_killed_)) {

@@ -137,6 +137,7 @@ void RunWatch::take() {
   const int64_t before = last_.durable_step;
   last_ = call_->found;
   if (last_.durable_step == 0) last_.durable_step = before;  // it could not be read
+  expects_ = expects_ || last_.seen > 0 || last_.durable_step > 0;
   call_.reset();
 }
 

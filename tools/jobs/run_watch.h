@@ -33,8 +33,9 @@ class RunWatch {
   // known then, with the problem that nothing answers. `writes`: it also tries whether a file can be
   // written there, and no earlier look counts.
   Look look(std::chrono::milliseconds limit, bool writes = false);
-  // A job has been there: where the directory is missing, or has no run in it, it has gone.
-  void expect_run() { expects_ = true; }
+  // A look has found a run that has done a step: where the directory is missing later, or has no
+  // run in it, it has gone. A start that fails before may remove what it has made.
+  bool expects_run() const { return expects_; }
   // For who looks at the directory later, together with what the last start has left of its end.
   void leave_end(EndNote note, std::chrono::milliseconds limit);
 

@@ -198,6 +198,21 @@ TEST_CASE("parent: a storage that is away goes on when it is back, with what was
   CHECK(test::contains(shell.said[1], "has the mount gone?: waiting"));
 }
 
+// The beat of a parent is a second: a run that is younger is looked for more often.
+TEST_CASE("parent: a storage that goes right after the first steps is waited for") {
+  const test::TempFolder folder;
+  const std::filesystem::path run = folder / "run", away = folder / "away";
+  const std::string count = (folder / "count").string();
+  Shell shell("echo >>" + count + "; [ -e " + away.string() + " ] && exit 0; mkdir -p " +
+              run.string() + "; " + step_of(run) + "; sleep 0.5; mv " + run.string() + " " +
+              away.string() + "; exit 3");
+  shell.options.restarts = {
+      .most = 9, .first_pause = std::chrono::seconds(0), .patience = std::chrono::seconds(0)};
+  shell.options.run_directory = run;
+  CHECK(shell.run() == 76);
+  CHECK(read_file(count) == "\n");
+}
+
 TEST_CASE("parent: a job that is stopped as a whole is ended, and started again") {
   const test::TempFolder folder;
   CHECK(in_a_process([&] {

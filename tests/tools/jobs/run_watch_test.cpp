@@ -46,10 +46,21 @@ TEST_CASE("run watch: a run that was there is missed, also where an empty folder
   std::filesystem::remove(run);
   std::filesystem::rename(folder / "away", run);
   CHECK(watch.look(kLimit, true).problem == "");
-  // One that has done steps, but has no checkpoint.
-  RunWatch early(folder / "early");
-  early.expect_run();
-  CHECK(early.look(kLimit).problem != "");
+}
+
+TEST_CASE("run watch: a run that has done a step is missed, one that has only begun is not") {
+  const test::TempFolder folder;
+  RunWatch watch(folder / "run");
+  for (const bool stepped : {false, true}) {
+    std::filesystem::create_directory(folder / "run");
+    folder.write("run/run_args.json", R"({"run": "12"})");
+    folder.write("run/progress.json", stepped ? R"({"seen": 5, "step": 1, "wall_time_s": 1})"
+                                              : R"({"seen": 0, "step": 0, "wall_time_s": 0})");
+    CHECK(watch.look(kLimit).problem == "");
+    CHECK(watch.expects_run() == stepped);
+    std::filesystem::remove_all(folder / "run");
+    CHECK((watch.look(kLimit, true).problem != "") == stepped);
+  }
 }
 
 TEST_CASE("run watch: a look that takes longer than its time is taken later") {
