@@ -331,6 +331,11 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
   wait_for_last(request, folder, record, patience);
   std::vector<std::string> damaged = choose_newest(request, folder, record, plan);
   add_missing(record, folder, plan, damaged);
+  if (plan.manifest && damaged.empty() && request.known_step > plan.manifest->step()) {
+    plan.warnings.push_back(
+        fmt::format("resumed from step {}, though the last checkpoint known was of step {}",
+                    plan.manifest->step(), request.known_step));
+  }
   if (plan.manifest) return check_steps_back(damaged, plan);
   if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
   const bool had_one = record.last || !damaged.empty();

@@ -316,6 +316,17 @@ TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begi
   CHECK(may_come_back(request, what));
 }
 
+TEST_CASE("resume: a run that goes on below the last checkpoint known says so") {
+  const FakeRun run;
+  run.add(10);
+  const auto warnings = [&](int64_t known) {
+    return plan_resume({.from = "auto", .overrides = given_to(run), .known_step = known}).warnings;
+  };
+  CHECK(warnings(10).empty());
+  REQUIRE(warnings(20).size() == 1);
+  CHECK(warnings(20)[0] == "resumed from step 10, though the last checkpoint known was of step 20");
+}
+
 TEST_CASE("resume: a job that Slurm has started again finds its run directory, or says so") {
   const FakeRun run;
   const fs::path absent = run.folder / "runs/absent";
