@@ -62,6 +62,8 @@ done
 "$FSDP" status --json diverged | grep -q '"state":"failed",.*"ended":{"status":76,"reason":"[^"]*not finite' || { fail "status of a run that failed"; "$FSDP" status --json diverged; }
 "$FSDP" compare whole diverged >compare.log 2>&1 && grep -q '^second: diverged (failed)$' compare.log || { fail "compare with a run that failed"; cat compare.log; }
 "$FSDP" status text.txt >wrong.log 2>&1 && fail "status of a file"
+"$FSDP" status --json absent local >several.log 2>/dev/null && fail "status of a folder that is not there: 0"
+[ "$(grep -c '^{"run_directory":"absent","error":"absent: no such folder"}$\|^{"run_directory":"local",' several.log)" = 2 ] || { fail "status of several folders"; cat several.log; }
 grep -q '^fsdp: text.txt: no such folder$' wrong.log || { fail "status of a file"; cat wrong.log; }
 # A job that Slurm starts again does not begin where its storage is missing; a log without room undoes nothing.
 SLURM_RESTART_COUNT=3 "$FSDP" train --config config.yaml --resume auto --set runtime.run_dir=mount/run >wrong.log 2>&1

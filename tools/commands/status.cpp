@@ -5,6 +5,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
+#include "tools/launch/status.h"
 #include "tools/report/run_status.h"
 
 namespace fsdp::tools {
@@ -18,12 +19,23 @@ struct StatusOptions {
 int print_status(const StatusOptions& options) {
   check_one_process("status");
   const double now = unix_time();
+  int result = status::kDone;
   for (const std::string& run : options.runs) {
-    const RunStatus status = read_run_status(run, now);
-    fmt::print("{}", options.json ? to_json(status).dump({.replace = true}) + "\n"
-                                  : describe(status, now));
+    try {
+      const RunStatus status = read_run_status(run, now);
+      fmt::print("{}", options.json ? to_json(status).dump({.replace = true}) + "\n"
+                                    : describe(status, now));
+    } catch (const Error& error) {  // the other runs may be well
+      if (options.json) {
+        const Json line = {{"run_directory", run}, {"error", error.what()}};
+        fmt::print("{}\n", line.dump({.replace = true}));
+      }
+      std::fflush(stdout);
+      fmt::print(stderr, "fsdp: {}\n", error.what());
+      result = status::kFailed;
+    }
   }
-  return 0;
+  return result;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/launch/backend_choice.h"
+#include "tools/launch/status.h"
 #include "tools/report/run_costs.h"
 
 namespace fsdp::tools {
@@ -70,8 +71,8 @@ std::optional<EndNote> end_of_run(const fs::path& run_directory) {
     }
   } catch (const SystemError&) {
     throw;
-  } catch (const std::exception& error) {
-    note.cause = error.what();
+  } catch (const std::exception&) {
+    note.cause = "its metrics.json cannot be read";
   }
   return note;
 }
@@ -101,7 +102,8 @@ RunCondition condition_of(const fs::path& run_directory, double now) {
   const bool lives = !out.holder.empty() ||
                      (out.silent_s >= 0 && out.silent_s < kSilence && !was_here(run_directory));
   if (out.end)
-    out.state = done ? RunState::kEnded : RunState::kFailed;
+    out.state =
+        done && out.end->status != status::kGaveUp ? RunState::kEnded : RunState::kFailed;
   else if (lives)
     out.state = out.silent_s > kSilence ? RunState::kSilent : RunState::kRunning;
   return out;

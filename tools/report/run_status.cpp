@@ -110,6 +110,16 @@ std::string costs_line(const RunStatus& status) {
   return line + "\n";
 }
 
+// Where the last durable checkpoint is; "": not known. On a full disk last.json stays behind.
+std::string checkpoint_path(const RunStatus& status) {
+  fs::path path = text_at(status.last_checkpoint, "path");
+  if (path.empty()) return "";
+  const std::string name = fmt::format("step-{}", status.durable_step());
+  path = path.parent_path() / name;
+  const fs::path started_in = text_at(status.arguments, "working_directory");
+  return is_there(started_in / path) ? path.string() : "";
+}
+
 std::string line_of_failure(const Json& failure) {
   if (const auto many = number_at(failure, "/failures"))
     return fmt::format("    until {}: {:.0f} more\n", text_at(failure, "time"), *many);
@@ -168,7 +178,7 @@ std::string describe(const RunStatus& status, double now) {
         fmt::format("  last sign of life {} ago ({})\n", format_duration(status.condition.silent_s),
                     utc_text(now - status.condition.silent_s));
   const int64_t durable = status.durable_step();
-  const std::string path = text_at(status.last_checkpoint, "path");
+  const std::string path = checkpoint_path(status);
   text += durable == 0 ? "  no checkpoint\n"
                        : fmt::format("  last durable checkpoint: step {}{}\n", durable,
                                      path.empty() ? "" : ", " + path);

@@ -53,8 +53,13 @@ TEST_CASE("run state: how a run has ended") {
   CHECK(ended.end->status == 75);
   CHECK(ended.end->cause == "stopped by SIGUSR1");
   CHECK(ended.end->time > 1e9);
+  folder.write("metrics.json", R"({"ended": {"status": 76, "reason": "a loss is not finite"}})");
+  CHECK(condition_of(folder.path(), 0).state == RunState::kFailed);
   folder.write("metrics.json", R"({"steps": 3})");  // of an older program
   CHECK(end_of_run(folder.path())->status == 0);
+  folder.write("metrics.json", R"({"ended": )");  // cut
+  CHECK(condition_of(folder.path(), 0).state == RunState::kEnded);
+  CHECK(end_of_run(folder.path())->cause == "its metrics.json cannot be read");
 }
 
 TEST_CASE("run state: the end of an earlier start, while the next one sets itself up") {

@@ -46,6 +46,19 @@ TEST_CASE("run status: one that was killed") {
   CHECK(test::contains(text, "2001-09-09 01:46:40 UTC on b, status 137: gone; 7 steps lost"));
 }
 
+TEST_CASE("run status: the folder of the last checkpoint is one that is there") {
+  const test::TempFolder folder;
+  make_run(folder);
+  folder.write("run_args.json", R"({"working_directory": ")" + folder.path().string() + "\"}");
+  std::filesystem::create_directory(folder / "checkpoints");
+  folder.write("checkpoints/last.json", R"({"step": 15, "path": "ck/step-15"})");
+  const auto said = [&] { return describe(read_run_status(folder.path(), 0), 0); };
+  std::filesystem::create_directories(folder / "ck/step-15");
+  CHECK(test::contains(said(), "last durable checkpoint: step 25\n"));
+  std::filesystem::create_directories(folder / "ck/step-25");
+  CHECK(test::contains(said(), "last durable checkpoint: step 25, ck/step-25\n"));
+}
+
 TEST_CASE("run status: one that goes on knows when it will be done") {
   const test::TempFolder folder;
   make_run(folder);
