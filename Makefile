@@ -1,7 +1,7 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
-#   make, make train, make tests, make test, make test-all, make bench, make bench-tokenizers, make fuzz,
-#   make differential, make cuda-report, make gpu-check, make requirements, make format, make size,
-#   make clean
+#   make, make train, make tests, make test, make test-all, make kills, make failures, make bench,
+#   make bench-tokenizers, make fuzz, make differential, make cuda-report, make gpu-check,
+#   make requirements, make format, make size, make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 # CUDA=1 builds for GPUs, CUDA=0 does not, CUDA_ARCH=90a or CUDA_ARCH=80,90a builds for these alone. A build folder
 # keeps what was said last. Where nothing was said, or CUDA=auto, it is built for the GPUs that are seen here, if any.
@@ -27,7 +27,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train tests test test-all bench bench-tokenizers fuzz differential cuda-report gpu-check \
+.PHONY: all train tests test test-all kills failures bench bench-tokenizers fuzz differential cuda-report gpu-check \
   requirements format size clean
 .NOTPARALLEL:
 
@@ -61,12 +61,20 @@ train: all
 test: tests
 	@tests/run_tests.sh $(BUILD) -L 'unit|ranks|$(if $(SANITIZE),,mpi|e2e|)cuda_emulator' -LE slow
 
-# Everything: the per-commit tests, the slow ones, and the unit set under both sanitizers.
-test-all: tests
-	@cmake --build $(BUILD) --parallel $$(nproc) --target test_cuda_races
-	@tests/run_tests.sh $(BUILD)
-	@$(MAKE) --no-print-directory test SANITIZE=thread
-	@$(MAKE) --no-print-directory test SANITIZE=address
+# Everything, in parts that can be run in several sittings: what is not complete on this commit yet, or
+# PART=commit|slow|thread|address|races|mutations|fuzz for at most half an hour, or PART=table.
+PART ?= all
+test-all:
+	@tests/test_all.sh $(PART)
+
+# Kills of training jobs, and failures of jobs that nobody watches. Each call adds a line, with its seed
+# and its sum, to tests/e2e/disturbed.tsv.
+KILLS ?= 200
+FAILURES ?= 40
+kills: tests
+	@SUMS=$(CURDIR)/tests/e2e/disturbed.tsv KILLS=$(KILLS) tests/run_tests.sh $(BUILD) -R '^e2e/kills_slow$$'
+failures: tests
+	@SUMS=$(CURDIR)/tests/e2e/disturbed.tsv FAILURES=$(FAILURES) tests/run_tests.sh $(BUILD) -R '^e2e/unwatched_slow$$'
 
 # Training steps of GPT-2 124M against the speed of light of this machine, and beside PyTorch where
 # that is installed. PEER=none leaves PyTorch out.
@@ -121,9 +129,9 @@ format:
 	@command -v clang-format-14 >/dev/null || { echo "apt-get install clang-format-14"; exit 1; }
 	@$(SOURCES) | xargs clang-format-14 -i
 
-# Files and functions over the soft and hard size budgets.
+# Lines by room, edges, repeated lines, objects; fails over the size budgets.
 size:
-	@tests/lint/size_budget.sh --report
+	@tests/size.sh $(BUILD)
 
 clean:
 	rm -rf build build-thread build-address build-fuzz build-gpu

@@ -4,6 +4,7 @@
 # A test case that cannot run prints a line `[SKIP] reason`. All of them are listed; one that
 # matches no line of allowed_skips.txt fails the run under CI=true.
 # The last line is alone and always of the form: N passed, N failed, N skipped
+# RESULTS=FILE also adds a line for each entry to FILE: entry, seconds, passed, failed, skipped.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=${1:?usage: tests/run_tests.sh BUILD_DIR [ctest arguments]}
@@ -26,14 +27,20 @@ fi
 
 # Every ctest entry is a doctest program (its cases are counted) or a script (counts as one).
 # The log does not tell an entry that ended with status 77 from a passed one; the console does.
-# Prints `SKIP name line` for each [SKIP] line (once per entry), then `COUNT passed failed`.
+# Prints `SKIP name line` for each [SKIP] line (once per entry), `ENTRY` with the numbers of each
+# entry, then `COUNT passed failed`.
 counts=$(awk '
   function skip(line) { ++skips; print "SKIP\t" name "\t" line }
   function finish(    ran) {
-    if (name in left_out) { if (!skips) skip("[SKIP] " name ": gave no reason"); return }
     ran = doctest ? cases : ok
-    passed += ran > skips ? ran - skips : 0
-    failed += bad || ok ? bad : 1
+    if (name in left_out) {
+      if (!skips) skip("[SKIP] " name ": gave no reason")
+      ran = bad = 0; ok = 1
+    }
+    ran = ran > skips ? ran - skips : 0
+    if (!ok && !bad) bad = 1
+    passed += ran; failed += bad
+    print "ENTRY\t" name "\t" seconds "\t" ran "\t" bad "\t" skips
   }
   FNR == NR {
     if ($0 ~ /\*\*\*Skipped/) { sub(/^.*Test +#[0-9]+: /, ""); sub(/ .*/, ""); left_out[$0] = 1 }
@@ -41,7 +48,7 @@ counts=$(awk '
   }
   /^[0-9]+\/[0-9]+ Testing: / {
     name = $0; sub(/^[^:]*: /, "", name)
-    doctest = cases = bad = skips = ok = over = 0
+    doctest = cases = bad = skips = ok = over = seconds = 0
     delete seen
   }
   /^<end of output>/ { over = 1 }
@@ -51,12 +58,14 @@ counts=$(awk '
     line = $0; gsub(/[^0-9|]/, "", line); split(line, n, "|")
     if (n[1] >= cases + bad) { cases = n[2] + 0; bad = n[3] + 0 }
   }
+  over && /^Test time =/ { seconds = $4 }
   over && /^Test Passed\.$/ { ok = 1 }
   over && /^".*" end time: / { finish() }
   END { print "COUNT\t" passed + 0 "\t" failed + 0 }
 ' "$console" "$log")
 IFS=$'\t' read -r _ passed failed < <(grep '^COUNT' <<<"$counts")
 if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+[ -z "${RESULTS:-}" ] || sed -n 's/^ENTRY\t//p' <<<"$counts" >>"$RESULTS"
 
 skipped=0
 unexpected=0

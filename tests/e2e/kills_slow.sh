@@ -190,4 +190,5 @@ for each in "${!ended[@]}"; do echo "  SIG to $each, ${ended[$each]} times"; don
 sorted=($(printf '%s\n' "${times[@]}" | sort -n))
 echo "SEED=$SEED, $SECONDS s: kills: $kills; $resumed of $starts starts were resumed from a checkpoint; the job ended after" \
   "${sorted[-1]} ms at most, ${sorted[${#sorted[@]} / 2]} ms in the median"
+sum_up kills "$kills"
 exit "$failed"

@@ -138,4 +138,5 @@ echo "SEED=$SEED, $SECONDS s: $failures failures without a person:" \
 [ "${count[kills]:-0}" -gt 0 ] && [ "${count[lies]:-0}" -gt 0 ] || fail "a kind of failure did not happen"
 [[ " ${kinds[*]} " != *" disk_"* ]] || [ "${count[disk]:-0}" -gt 0 ] || fail "no start was ended by a full disk"
 [ "$failed" = 0 ] && echo "unwatched: every job came to its end"
+sum_up failures "$failures"
 exit "$failed"

@@ -11,3 +11,8 @@ cd "$scratch" || exit 1
 summary() { sed -n "s/^  \"$2\": \([^,]*\),\{0,1\}\$/\1/p" "$1/metrics.json"; }
 # Step and values of every line of metrics.jsonl, without what depends on the time.
 lines() { grep -o '"step":[0-9]*,"[a-z_]*":[^,}]*\(,"grad_norm":[^,]*,"learning_rate":[^,]*\)\?' "$1/metrics.jsonl"; }
+# sum_up WHAT NUMBER: adds a line to the file SUMS, where one is set: date, commit, script, seed, number, status, seconds.
+sum_up() {
+  [ -z "${SUMS:-}" ] || printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%F)" "$(git -C "$SOURCE" rev-parse --short HEAD 2>/dev/null)" \
+    "$1" "$SEED" "$2" "$failed" "$SECONDS" >>"$SUMS"
+}
