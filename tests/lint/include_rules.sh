@@ -24,7 +24,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
   function only(pattern, header, where, place) {
     if (header ~ pattern && FILENAME !~ where) report("<" header "> belongs only to " place)
   }
-  # The table: fsdp_layer(room LINES number DEPENDS room ... EXCLUDE ...)
+  # The table: fsdp_layer(room DEPENDS room ... EXCLUDE ...)
   function read_rooms(    line, text, words, count, i, room, part) {
     while ((getline line < table) > 0) { sub(/#.*/, "", line); text = text " " line }
     while (match(text, /fsdp_layer\([^)]*\)/)) {
@@ -32,7 +32,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
       text = substr(text, RSTART + RLENGTH)
       room = words[1]; rooms[room] = 1; part = ""
       for (i = 2; i <= count; ++i) {
-        if (words[i] ~ /^(LINES|DEPENDS|EXCLUDE)$/) part = words[i]
+        if (words[i] ~ /^(DEPENDS|EXCLUDE)$/) part = words[i]
         else if (part == "DEPENDS") { edges[room] = edges[room] " " words[i]; may[room, words[i]] = 1 }
       }
     }

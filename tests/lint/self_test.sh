@@ -65,15 +65,15 @@ file comm/mpi_absent.cpp <<'X'
 X
 file CMakeLists.txt <<'X'
 # The rooms.
-fsdp_layer(core LINES 1000 EXCLUDE core/io/)
-fsdp_layer(core/io LINES 1000 DEPENDS core)  # a comment (with a bracket)
-fsdp_layer(kernels LINES 1000 DEPENDS core)
-fsdp_layer(models LINES 1000 DEPENDS core)
-fsdp_layer(comm LINES 1000 DEPENDS core EXCLUDE comm/fsdp/)
-fsdp_layer(comm/fsdp LINES 1000 DEPENDS core comm)
-fsdp_layer(optim LINES 1000 DEPENDS core comm)
-fsdp_layer(tools/launch LINES 1000 DEPENDS core comm)
-fsdp_layer(tools/train LINES 1000
+fsdp_layer(core EXCLUDE core/io/)
+fsdp_layer(core/io DEPENDS core)  # a comment (with a bracket)
+fsdp_layer(kernels DEPENDS core)
+fsdp_layer(models DEPENDS core)
+fsdp_layer(comm DEPENDS core EXCLUDE comm/fsdp/)
+fsdp_layer(comm/fsdp DEPENDS core comm)
+fsdp_layer(optim DEPENDS core comm)
+fsdp_layer(tools/launch DEPENDS core comm)
+fsdp_layer(tools/train
   DEPENDS core optim
           tools/launch
   EXCLUDE tools/train/main.cpp)
@@ -137,7 +137,7 @@ expect include_rules.sh 'core/t.cpp:4: an #ifdef forest'
 file tools/surprise/x.h <<<'// In no room.'
 expect include_rules.sh 'tools/surprise/x.h:1: its folder is no room of CMakeLists.txt'
 rm "$tree/tools/surprise/x.h"
-echo 'fsdp_layer(tools/report LINES 1000 DEPENDS tools/train nowhere) fsdp_layer(tools/launch LINES 1000 DEPENDS tools/report)' >>"$tree/CMakeLists.txt"
+echo 'fsdp_layer(tools/report DEPENDS tools/train nowhere) fsdp_layer(tools/launch DEPENDS tools/report)' >>"$tree/CMakeLists.txt"
 expect include_rules.sh 'CMakeLists.txt:1: a circle of rooms: tools/launch -> tools/report -> tools/train -> tools/launch'
 expect include_rules.sh 'CMakeLists.txt:1: tools/report depends on nowhere, which is no room'
 expect include_rules.sh 'CMakeLists.txt:1: tools/launch includes nothing of tools/report, on which it depends'
@@ -167,12 +167,9 @@ core/b.cpp: tests/core/nowhere_test.cpp'
 expect size_budget.sh 'core/gone.cpp is not there any more'
 expect size_budget.sh 'core/b.cpp: the test tests/core/nowhere_test.cpp is not there'
 
-# ---- lines of a room ------------------------------------------------------------------------------
-sed -i 's/fsdp_layer(optim LINES 1000/fsdp_layer(optim LINES 2/; s/fsdp_layer(models LINES 1000/fsdp_layer(models/' "$tree/CMakeLists.txt"
-lines 3 '// text' | file optim/wide.h
-expect size_budget.sh 'optim:1: the room has '
-expect size_budget.sh 'CMakeLists.txt:1: models: expected LINES and a number behind the name'
-rm "$tree/optim/wide.h"
+# ---- lines in total -------------------------------------------------------------------------------
+PRODUCT_LINES=1 TEST_LINES=1 expect size_budget.sh 'product:1: '
+PRODUCT_LINES=1 TEST_LINES=1 expect size_budget.sh 'tests:1: '
 
 # ---- the index of scripts ------------------------------------------------------------------------
 file tests/README.md <<'X'

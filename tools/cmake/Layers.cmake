@@ -6,10 +6,9 @@ function(fsdp_target folder out)
   set(${out} ${name} PARENT_SCOPE)
 endfunction()
 
-# fsdp_layer(folder LINES number [DEPENDS folders] [EXCLUDE path regexes]): all .cpp below the folder.
-# LINES is for tests/lint/size_budget.sh alone.
+# fsdp_layer(folder [DEPENDS folders] [EXCLUDE path regexes]): all .cpp below the folder.
 function(fsdp_layer folder)
-  cmake_parse_arguments(PARSE_ARGV 1 layer "" "LINES" "DEPENDS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "DEPENDS;EXCLUDE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
        ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
   foreach(regex IN LISTS layer_EXCLUDE)
