@@ -62,7 +62,7 @@ test: tests
 	@tests/run_tests.sh $(BUILD) -L 'unit|ranks|$(if $(SANITIZE),,mpi|e2e|)cuda_emulator' -LE slow
 
 # Everything, in parts that can be run in several sittings: what is not complete on this commit yet, or
-# PART=commit|slow|thread|address|races|mutations|fuzz for at most half an hour, or PART=table.
+# PART=commit|slow|thread|address|races|mutations|fuzz|busy1..busy5 for at most half an hour, or PART=table.
 PART ?= all
 test-all:
 	@tests/test_all.sh $(PART)

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # The whole set of tests in parts, a sitting at a time; what `make test-all` calls.
-#   tests/test_all.sh commit|slow|thread|address|races|mutations|fuzz    one part
+#   tests/test_all.sh commit|slow|thread|address|races|mutations|fuzz|busy1..busy5    one part
 #   tests/test_all.sh all      every part that is not complete yet, without a limit of time
 #   tests/test_all.sh table    writes the table of the parts into CONTRIBUTING.md
+# busyN: the per-commit set once more, beside two processes that keep the cores busy: what depends on load or time shows.
 # Every entry that passed is noted in .cache/test-all/COMMIT/PART.tsv, so the next call continues with
 # the others; an entry that failed is run again. A sitting starts no entry that would end after MINUTES
 # (30), by the seconds the entry took before. A changed working tree counts as a commit of its own.
 # Exit status: 0 the part is complete and green, 1 an entry failed, 75 entries are left: call again.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-parts=(commit slow thread address races mutations fuzz)
+parts=(commit slow thread address races mutations fuzz busy1 busy2 busy3 busy4 busy5)
 readers=(safetensors index config adapter tokenizer rows)
 part=${1:?usage: tests/test_all.sh ${parts[*]} all table}
 minutes=${MINUTES:-30}
@@ -36,7 +37,7 @@ prepare() {
   fi
   timeout "${minutes}m" make tests >&2 || return
   case $part in
-    commit) entries build -L 'unit|ranks|mpi|e2e|cuda_emulator' -LE slow ;;
+    commit | busy?) entries build -L 'unit|ranks|mpi|e2e|cuda_emulator' -LE slow ;;
     slow) entries build -L slow -E '^(races/|emulated/mutations$)' ;;
     races) cmake --build build --parallel "$(nproc)" --target test_cuda_races >&2 && entries build -R ^races/ ;;
     mutations) entries build -R '^emulated/mutations$' && echo survivors ;;
@@ -69,7 +70,7 @@ run() {
 seconds_before() { cat .cache/test-all/*/"$part.tsv" 2>/dev/null | awk -F '\t' -v e="$1" '$1 == e { s = int($2) } END { print s }'; }
 
 # The entries that have no line in the notes yet whose count of failures is 0.
-left() { awk -F '\t' 'FNR == NR { if ($4 == 0) done[$1] = 1; next } !($1 in done)' "$notes/$part.tsv" "$notes/$part.entries"; }
+left() { awk -F '\t' 'FILENAME ~ /tsv$/ { if ($4 == 0) done[$1] = 1; next } !($1 in done)' "$notes/$part.tsv" "$notes/$part.entries"; }
 
 one_part() {
   mkdir -p "$notes"
@@ -85,6 +86,10 @@ one_part() {
   case $part in slow | mutations | fuzz) size=1 ;; esac
   local total; total=$(wc -l <"$notes/$part.entries")
   mapfile -t todo < <(left)
+  if [[ $part == busy? ]]; then
+    for _ in 1 2; do (while :; do :; done) & done
+    trap 'kill $(jobs -p)' EXIT
+  fi
   for entry in "${todo[@]}"; do
     before=$(seconds_before "$entry")
     # An entry that never ran here may take half an hour itself.
