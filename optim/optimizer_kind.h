@@ -17,7 +17,6 @@ enum class OptimizerKind : uint8_t { FSDP_RULES(FSDP_KIND, ) };
 #define FSDP_KIND(_, Rule) OptimizerKind::k##Rule,
 inline constexpr std::array kOptimizerKinds = {FSDP_RULES(FSDP_KIND, )};
 #undef FSDP_KIND
-std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "adamax", "adadelta", "sgd"
 // Whether the kind reads an option of its rule ("beta1"). The kinds that do, with commas.
 bool reads(OptimizerKind kind, std::string_view option);
 std::string kinds_that_read(std::string_view option);
