@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
+
 namespace fsdp::comm {
 namespace {
 

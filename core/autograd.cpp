@@ -1,6 +1,9 @@
 // Recording, the backward pass, and gradients of parameters.
 #include "core/autograd.h"
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
+
 namespace fsdp {
 
 void Tape::record(std::string name, const std::vector<const Tensor*>& inputs,

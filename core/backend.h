@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "core/dtype.h"
-#include "core/kernel_args.h"
+#include "core/kernel.h"
 #include "core/memory_ledger.h"
 
 namespace fsdp {

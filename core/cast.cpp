@@ -1,6 +1,8 @@
 // Contract: core/cast.h.
 #include "core/cast.h"
 
+#include "core/shard_args.h"
+
 namespace fsdp {
 
 Tensor cast(const Tensor& x, DType dtype) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 
 namespace fsdp {
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "core/rng.h"
+
 namespace fsdp {
 namespace {
 

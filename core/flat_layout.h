@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/autograd.h"
+#include "core/shard_values.h"
 
 namespace fsdp {
 

@@ -46,6 +46,14 @@ Cost attention_cost(const AttentionArgs& args, int64_t products, int64_t passes)
 
 }  // namespace
 
+template <typename Args>
+size_t kernel_kind() {
+  return Kernels::kind_of<Args>();
+}
+#define FSDP_INSTANTIATE(Args) template size_t kernel_kind<Args>();
+FSDP_KERNELS(FSDP_INSTANTIATE)
+#undef FSDP_INSTANTIATE
+
 Cost matmul_cost(const MatmulExtents& e) {
   const int64_t results = (e.accumulate ? 2 : 1) * e.m * e.n;
   return {.flops = 2 * e.m * e.n * e.k,

@@ -1,6 +1,8 @@
 // Memory of the cache and the copies into it.
 #include "core/kv_cache.h"
 
+#include "core/layer_args.h"
+
 namespace fsdp {
 
 KvCache::KvCache(Backend& backend, const Spec& spec)

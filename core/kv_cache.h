@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "core/layer_values.h"
 #include "core/tensor.h"
 
 namespace fsdp {

@@ -7,36 +7,9 @@
 #include <string>
 
 #include "core/cost.h"
-#include "core/rng.h"
-#include "core/tensor_role.h"
+#include "core/layer_values.h"
 
 namespace fsdp {
-
-class Tensor;
-
-// kGeluBloom: kGeluTanh with constants rounded to eight digits, as BLOOM was trained; kGeluFast:
-// with sqrt(2 / pi) rounded to ten digits. kGeluClipped: kGeluErf within [-10, 10]. kQuickGelu:
-// x sigmoid(1.702 x). kLeakyRelu: 0.01 x below 0. kMish: x tanh(log(1 + e^x)). kLaplace: a normal
-// distribution function, of mean 0.707107 and deviation 0.282095.
-enum class Activation : uint8_t {
-  kNone,
-  kGeluTanh,
-  kGeluErf,
-  kGeluBloom,
-  kRelu,
-  kGeluFast,
-  kGeluClipped,
-  kQuickGelu,
-  kSilu,
-  kReluSquared,
-  kRelu6,
-  kLeakyRelu,
-  kTanh,
-  kSigmoid,
-  kMish,
-  kLaplace
-};
-std::string_view name_of(Activation kind);  // "gelu_tanh"
 
 // c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
 // a and b share one dtype; c has that dtype or its accumulation dtype.
@@ -263,17 +236,6 @@ struct AddArgs {
   }
 };
 
-// Heads inside a row-major activation: element (b, t, h, d) of the view lies at
-// (b * T + t) * row_width + offset + h * head_stride + d. Describes separate q, k, v tensors,
-// GPT-2's packed [q | k | v] rows and BLOOM's [head, (q, k, v), d] rows alike.
-struct HeadView {
-  const Tensor* tensor = nullptr;  // (B, T, row_width)
-  int64_t heads = 0;
-  int64_t head_dim = 0;
-  int64_t offset = 0;       // elements
-  int64_t head_stride = 0;  // elements
-};
-
 // Rotates the first 2 * (last extent of cos) channels of every head in place, channel i with
 // channel i + half ("half-split", as Hugging Face stores Llama). Position = index in the sequence +
 // first_position.
@@ -310,17 +272,6 @@ struct CopyHeadsArgs {
   template <typename V>
   CopyHeadsArgs visit(V& v) const {
     return {v(kIn.size(), from), v(kOut, to), first};
-  }
-};
-
-struct Dropout {
-  double probability = 0;  // of being zeroed; kept values are scaled by 1 / (1 - probability)
-  DropoutKey key;
-  const Tensor* samples = nullptr;  // (B), i64: global sample index of each row of the batch
-
-  template <typename V>
-  Dropout visit(V& v) const {
-    return {.probability = probability, .key = key, .samples = v(kIn.small().zeros(), samples)};
   }
 };
 
@@ -495,6 +446,5 @@ struct CrossEntropyArgs {
             .loss_scale = v(kIn.small().ones(), loss_scale)};
   }
 };
-constexpr int32_t kIgnoreIndex = -100;
 
 }  // namespace fsdp

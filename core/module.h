@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/autograd.h"
+#include "core/rng.h"
 
 namespace fsdp {
 

@@ -8,20 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/shard_values.h"
 #include "core/tensor_role.h"
 
 namespace fsdp {
 
 class Tensor;
-
-// One run of consecutive elements of a flat shard that belongs to one parameter.
-struct ShardSegment {
-  int64_t begin = 0;  // within the shard, elements
-  int64_t end = 0;
-  bool decay = false;     // weight decay applies
-  int32_t parameter = 0;  // index into step_counts
-  int64_t first = 0;      // element of the parameter that is at `begin`
-};
 
 struct CastArgs {
   const Tensor& x;
@@ -60,14 +52,6 @@ struct FillNormalArgs {
   FillNormalArgs visit(V& v) const {
     return {v(kOut.size(), x), mean, deviation, seed, name_hash, first_index};
   }
-};
-
-// Elements [begin, end) of a flat shard, which are `first` and on of the parameter of that name.
-struct ParameterRun {
-  int64_t begin = 0;
-  int64_t end = 0;
-  uint64_t name_hash = 0;
-  int64_t first = 0;
 };
 
 // out[i] = x[i] rounded to bf16, up or down by chance, so that the mean over many updates is x[i];
@@ -165,8 +149,6 @@ struct AdvanceStepsArgs {
   }
 };
 
-constexpr int64_t kNormBlock = 1024;  // elements that are summed together in a norm
-
 // out (+)= sum over the spans of |x|^p in the accumulation dtype, in fixed blocks and order;
 // p = infinity: the maximum. An element that is not finite makes the result not finite.
 // With `first_blocks`: the sum of the k-th kNormBlock elements of span s goes to
@@ -196,7 +178,6 @@ struct PowerSumArgs {
 // coefficient = min(1, max_norm / (norm + 1e-6)) / scale, or 1 / scale when max_norm <= 0;
 // skip: why the gradients are of no use, a StepSkip: kNotFinite also when *overflow != 0, kSpike
 // when norm > skip_above.
-enum StepSkip : int32_t { kNotSkipped = 0, kNotFinite = 1, kSpike = 2 };
 struct ClipArgs {
   const Tensor& power_sum;  // (), f64
   double power;
@@ -236,19 +217,7 @@ struct OverflowArgs {
   }
 };
 
-// The loss scale after one step. Clean step: scale *= growth after every `interval` of them in a
-// row (unless that is infinite). Overflow: when overflows / steps since the last change >=
-// tolerance, scale = max(scale * backoff, floor); a scale <= minimum is taken back and sets
-// `aborted`. torch.amp.GradScaler has tolerance 0, no floor and no minimum; the rest is fairseq's
-// optim/dynamic_loss_scaler.py.
-struct LossScaleRule {
-  double growth = 2;
-  double backoff = 0.5;
-  int64_t interval = 2000;
-  double tolerance = 0;
-  double floor = 0;
-  double minimum = 0;
-};
+// One step of a LossScaleRule.
 struct LossScaleArgs {
   LossScaleRule rule;
   const Tensor& overflow;  // (), i32: a StepSkip; a spike is no overflow

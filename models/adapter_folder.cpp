@@ -13,6 +13,7 @@
 #include "core/io/hub_files.h"
 #include "core/io/patience.h"
 #include "core/io/safetensors.h"
+#include "core/shard_args.h"
 #include "core/text/listed.h"
 #include "core/text/shell_word.h"
 #include "models/causal_lm.h"

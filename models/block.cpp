@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/kv_cache.h"
+#include "core/layer_args.h"
 #include "core/ops/elementwise.h"
 #include "core/recompute.h"
 

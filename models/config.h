@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 #include "core/ops/linear.h"
 
 namespace fsdp::models {

@@ -5,6 +5,7 @@
 
 #include "core/io/safetensors.h"
 #include "core/rng.h"
+#include "core/shard_args.h"
 
 namespace fsdp::models {
 

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "core/copy_in_order.h"
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 
 namespace fsdp::optim {
 namespace {

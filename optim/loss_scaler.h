@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/shard_values.h"
 #include "core/tensor.h"
 
 namespace fsdp::optim {

@@ -1,6 +1,8 @@
 // Gathers of one matrix.
 #include "optim/matrix_rule.h"
 
+#include "core/shard_args.h"
+
 namespace fsdp::optim {
 
 Tensor MatrixUpdate::gather(const Tensor& values) const {

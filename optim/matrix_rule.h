@@ -17,6 +17,10 @@
 #include "comm/communicator.h"
 #include "core/flat_layout.h"
 
+namespace fsdp {
+struct ShardUpdate;
+}
+
 namespace fsdp::optim {
 
 // One matrix in one step. `piece`: this rank's elements, (n) each, n may be 0, as the kernels of

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/optimizer_rules/list.h"
+#include "core/rng.h"
 #include "core/scope.h"
+#include "core/shard_args.h"
+#include "optim/optimizer_kind.h"
 
 namespace fsdp::optim {
 namespace {

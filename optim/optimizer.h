@@ -16,24 +16,19 @@
 #include <vector>
 
 #include "core/flat_layout.h"
-#include "core/optimizer_rules/list.h"
 #include "optim/matrix_rule.h"
+
+namespace fsdp {
+struct ShardUpdate;
+}
 
 namespace fsdp::optim {
 
-#define FSDP_KIND(_, Rule) k##Rule,
-enum class OptimizerKind : uint8_t { FSDP_RULES(FSDP_KIND, ) };
-#undef FSDP_KIND
-#define FSDP_KIND(_, Rule) OptimizerKind::k##Rule,
-inline constexpr std::array kOptimizerKinds = {FSDP_RULES(FSDP_KIND, )};
-#undef FSDP_KIND
+enum class OptimizerKind : uint8_t;  // optim/optimizer_kind.h
 std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "adamax", "adadelta", "sgd"
-// Whether the kind reads an option of its rule ("beta1"). The kinds that do, with commas.
-bool reads(OptimizerKind kind, std::string_view option);
-std::string kinds_that_read(std::string_view option);
 
 struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::kAdamW;
+  OptimizerKind kind = {};  // kAdamW
   // For parameters whose decay flag is set before sharding. AdamW shrinks them by learning rate
   // times this; the others add this times the parameter to its gradient.
   double weight_decay = 0.1;

@@ -1,6 +1,9 @@
 // The kernels and collectives of one reduction, in order.
 #include "comm/fsdp/gradient_reduction.h"
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
+
 namespace fsdp::comm {
 
 EventPtr GradientReduction::run(const ReductionArgs& args) {

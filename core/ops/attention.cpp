@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "core/layer_args.h"
 #include "core/ops/check.h"
 
 namespace fsdp::ops {

@@ -2,6 +2,11 @@
 #pragma once
 
 #include "core/autograd.h"
+#include "core/layer_values.h"
+
+namespace fsdp {
+struct AttentionArgs;
+}
 
 namespace fsdp::ops {
 

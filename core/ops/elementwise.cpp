@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/layer_args.h"
 #include "core/ops/check.h"
 #include "core/recompute.h"
 

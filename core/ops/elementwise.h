@@ -1,6 +1,7 @@
 // Element-wise ops: residual add, activation, gated linear units, dropout.
 #pragma once
 
+#include "core/layer_values.h"
 #include "core/module.h"
 
 namespace fsdp::ops {

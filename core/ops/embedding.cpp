@@ -3,7 +3,9 @@
 
 #include <optional>
 
+#include "core/layer_args.h"
 #include "core/ops/check.h"
+#include "core/shard_args.h"
 
 namespace fsdp::ops {
 namespace {

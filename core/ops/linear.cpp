@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/layer_args.h"
 #include "core/ops/check.h"
 #include "core/parameter_span.h"
 #include "core/recompute.h"
+#include "core/shard_args.h"
 
 namespace fsdp::ops {
 namespace {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/autograd.h"
+#include "core/layer_values.h"
 
 namespace fsdp::ops {
 

@@ -1,6 +1,7 @@
 // Norms with the residual add before them and the gradient add behind them.
 #include "core/ops/norm.h"
 
+#include "core/layer_args.h"
 #include "core/ops/check.h"
 #include "core/recompute.h"
 

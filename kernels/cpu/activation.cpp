@@ -1,6 +1,7 @@
 // Activations and gated linear units, forward and backward, element by element; the functions
 // themselves: activation_functions.h. Bound by memory in f32 where vectors are wide; results may
 // overwrite operands.
+#include "core/layer_args.h"
 #include "kernels/cpu/activation_functions.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -224,6 +225,7 @@ std::function<void(Worker&)> summed_task(const ActivationBackwardArgs& args, Bod
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
   constexpr std::string_view kName = ActivationForwardArgs::name();
   dispatch_floating(args.x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
@@ -239,6 +241,7 @@ void CpuBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
   });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
   constexpr std::string_view kName = ActivationBackwardArgs::name();
   plan_scratch(stream, scratch_of(args));
@@ -256,6 +259,7 @@ void CpuBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
   });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const GluForwardArgs& args) {
   constexpr std::string_view kName = GluForwardArgs::name();
   dispatch_floating(args.gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
@@ -273,6 +277,7 @@ void CpuBackend::compute(Stream& stream, const GluForwardArgs& args) {
   });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const GluBackwardArgs& args) {
   constexpr std::string_view kName = GluBackwardArgs::name();
   dispatch_floating(args.gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {

@@ -1,6 +1,6 @@
 // The activations and their derivatives, of one value in f32 or f64, without branches, so that
 // loops over them vectorise. Names and constants: transformers, activations.py; Activation in
-// core/kernel_args.h. The loops: activation.cpp.
+// core/layer_values.h. The loops: activation.cpp.
 #pragma once
 
 #include <cmath>

@@ -154,6 +154,7 @@ class ForwardChunk {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const AttentionForwardArgs& args) {
   dispatch_floating(args.out.dtype(), "attention_forward", [&]<typename T>(TypeTag<T>) {
     const ForwardProblem<T> problem = {

@@ -154,6 +154,7 @@ class BackwardHead {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const AttentionBackwardArgs& args) {
   dispatch_floating(args.dout.dtype(), "attention_backward", [&]<typename T>(TypeTag<T>) {
     const BackwardProblem<T> problem = {

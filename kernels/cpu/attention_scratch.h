@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/kernel_args.h"
+#include "core/layer_args.h"
 #include "core/tensor.h"
 
 namespace fsdp::cpu {

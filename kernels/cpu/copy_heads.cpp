@@ -1,6 +1,7 @@
 // Heads of one layout into another: new keys and values into a cache.
 #include <cstring>
 
+#include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace fsdp::cpu {
@@ -27,6 +28,7 @@ struct HeadBytes {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const CopyHeadsArgs& args) {
   const HeadView& from = args.from;
   const HeadBytes source(from), target(args.to);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/kernel_args.h"
 #include "kernels/cpu/allocator.h"
 #include "kernels/cpu/copy.h"
 #include "kernels/cpu/scratch.h"
@@ -171,6 +172,12 @@ void CpuBackend::wait(Stream& stream, const EventPtr& event) {
 }
 
 void CpuBackend::synchronize(Stream& stream) { cpu_stream(stream).synchronize(); }
+
+#define FSDP_DECLARE(Args) \
+  template <>              \
+  void CpuBackend::compute(Stream& stream, const Args& args);
+FSDP_KERNELS(FSDP_DECLARE)
+#undef FSDP_DECLARE
 
 void CpuBackend::run(Stream& stream, Kernel kernel) {
   kernel.visit([&](const auto& args) { compute(stream, args); });

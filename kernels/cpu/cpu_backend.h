@@ -83,10 +83,9 @@ class CpuBackend : public Backend {
   }
 
   void run(Stream& stream, Kernel kernel) override;
-  // One overload for each kernel, in the file of its family.
-#define FSDP_DECLARE(Args) void compute(Stream& stream, const Args& args);
-  FSDP_KERNELS(FSDP_DECLARE)
-#undef FSDP_DECLARE
+  // A specialization for each kernel of core/kernel_args.h, in the file of its family.
+  template <typename Args>
+  void compute(Stream& stream, const Args& args);
 
   // Puts a task at the end of the stream's queue. `bytes`: payload for the trace, 0 if none.
   virtual void enqueue(Stream& stream, std::string_view name, int64_t bytes,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/layer_args.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
@@ -202,6 +203,7 @@ CrossEntropyRows<A, L, Out> rows_of(const CrossEntropyArgs& args) {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const CrossEntropyArgs& args) {
   constexpr std::string_view kName = "cross_entropy";
   plan_scratch(stream, scratch_of(args));

@@ -1,6 +1,7 @@
 // Dropout of activations: the mask is drawn again in backward, never stored.
 #include "kernels/cpu/dropout.h"
 
+#include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/wide_loop.h"
 
@@ -28,6 +29,7 @@ void drop_run(CpuDropoutMask mask, uint64_t sample, const T* x, T* y, int64_t be
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const DropoutArgs& args) {
   const int64_t samples = args.draw.samples->numel();
   const int64_t size = samples ? args.x.numel() / samples : 0;  // of a sample

@@ -2,6 +2,8 @@
 // dtypes than the plain ones pass through a buffer that stays in the nearest cache.
 #include <cmath>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -76,6 +78,7 @@ void divide_run(const Elements& x, double divisor, int64_t begin, int64_t end) {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const AddArgs& args) {
   const Tensor &a = args.a, &b = args.b, &out = args.out;
   const auto all = [&](DType dtype) {
@@ -95,6 +98,7 @@ void CpuBackend::compute(Stream& stream, const AddArgs& args) {
           });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const CastArgs& args) {
   const Tensor &x = args.x, &out = args.out;
   if (x.data() == out.data() && x.dtype() == out.dtype()) return;
@@ -110,6 +114,7 @@ void CpuBackend::compute(Stream& stream, const CastArgs& args) {
           });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const DivideArgs& args) {
   if (args.divisor == 1) return;
   const Tensor& x = args.x;
@@ -121,6 +126,7 @@ void CpuBackend::compute(Stream& stream, const DivideArgs& args) {
           });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const FillNormalArgs& args) {
   const auto fill = [mean = args.mean, deviation = args.deviation, seed = args.seed,
                      name_hash = args.name_hash, first_index = args.first_index](
@@ -148,6 +154,7 @@ void CpuBackend::compute(Stream& stream, const FillNormalArgs& args) {
           });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const AdvanceStepsArgs& args) {
   enqueue(stream, "advance_steps", 0,
           [counts = args.step_counts.data_as<int32_t>(), present = args.present.data_as<int32_t>(),

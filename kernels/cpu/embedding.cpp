@@ -1,6 +1,7 @@
 // Table lookup and its gradient. The gradient sorts the tokens, so that each row of the table is
 // summed in the order of (b, t) whatever the number of threads; threads divide the columns, since
 // tokens crowd on few rows.
+#include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace fsdp::cpu {
@@ -110,6 +111,7 @@ struct ScatterRows {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const EmbeddingForwardArgs& args) {
   const Tensor &tokens = args.tokens, &table = args.table;
   const int64_t rows = tokens.numel(), length = tokens.shape().last();
@@ -131,6 +133,7 @@ void CpuBackend::compute(Stream& stream, const EmbeddingForwardArgs& args) {
   });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const EmbeddingBackwardArgs& args) {
   dispatch_gradient(
       args.dy, args.dtable, "embedding_backward",
@@ -146,6 +149,7 @@ void CpuBackend::compute(Stream& stream, const EmbeddingBackwardArgs& args) {
       });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const PositionBackwardArgs& args) {
   const Tensor &dy = args.dy, &dpositions = args.dpositions;
   const int64_t batch = dy.shape()[0], length = dy.shape()[1], columns = dy.shape()[2];

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/wide_loop.h"
@@ -56,6 +57,7 @@ struct ScaleState {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const OverflowArgs& args) {
   dispatch_floating(args.x.dtype(), "find_overflow", [&]<typename T>(TypeTag<T>) {
     // An f32 limit must not round to infinity when f64's is asked for.
@@ -76,6 +78,7 @@ void CpuBackend::compute(Stream& stream, const OverflowArgs& args) {
   });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const LossScaleArgs& args) {
   int32_t* counters = args.counters.data_as<int32_t>();
   enqueue(stream, "update_loss_scale", 0,

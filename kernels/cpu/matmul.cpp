@@ -2,6 +2,7 @@
 // tile, where neither has the dtypes. Read next: matmul.h.
 #include "kernels/cpu/matmul.h"
 
+#include "core/layer_args.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/scratch.h"
@@ -180,6 +181,10 @@ Product product_of(const MatmulArgs& args) {
   return product;
 }
 
+template <>
+void CpuBackend::compute(Stream& stream, const ActivationForwardArgs& args);
+
+template <>
 void CpuBackend::compute(Stream& stream, const MatmulArgs& args) {
   const Product product = product_of(args);
   plan_scratch(stream, product_scratch_->of(args, planned_threads(stream)));

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/kernel_args.h"
 #include "kernels/cpu/parallel.h"
+
+namespace fsdp {
+struct MatmulArgs;
+}
 
 namespace fsdp::cpu {
 

@@ -3,6 +3,7 @@
 // Gradients of weight and bias: partial sums of fixed blocks of rows, added in order.
 #include <cmath>
 
+#include "core/layer_args.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/scratch.h"
@@ -223,19 +224,23 @@ std::function<void(Worker&)> backward(const NormBackwardArgs& args, std::string_
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const LayerNormForwardArgs& args) {
   enqueue(stream, args.name(), 0, forward(args, args.name()));
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const LayerNormBackwardArgs& args) {
   plan_scratch(stream, scratch_of(args));
   enqueue(stream, args.name(), 0, backward(args, args.name()));
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const RmsNormForwardArgs& args) {
   enqueue(stream, args.name(), 0, forward(args, args.name()));
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const RmsNormBackwardArgs& args) {
   plan_scratch(stream, scratch_of(args));
   enqueue(stream, args.name(), 0, backward(args, args.name()));

@@ -3,6 +3,8 @@
 // threads.
 #include <cmath>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/scratch.h"
@@ -144,6 +146,7 @@ void enqueue_power_blocks(CpuBackend& backend, Stream& stream, const PowerSumArg
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const SumRowsArgs& args) {
   plan_scratch(stream, scratch_of(args));
   enqueue(
@@ -157,6 +160,7 @@ void CpuBackend::compute(Stream& stream, const SumRowsArgs& args) {
       });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const PowerSumArgs& args) {
   if (args.first_blocks) return enqueue_power_blocks(*this, stream, args);
   std::vector<Piece> pieces;
@@ -179,6 +183,7 @@ void CpuBackend::compute(Stream& stream, const PowerSumArgs& args) {
           });
 }
 
+template <>
 void CpuBackend::compute(Stream& stream, const ClipArgs& args) {
   enqueue(
       stream, "clip_coefficient", 0,

@@ -1,4 +1,5 @@
 // Rotary position embedding, in place; half-split pairs (channel i with channel i + half).
+#include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/wide_loop.h"
 
@@ -41,6 +42,7 @@ void rotate_rows(RopeRows<T> a, int64_t begin, int64_t end) {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const RopeArgs& args) {
   const Shape& shape = args.x.tensor->shape();
   dispatch_floating(args.x.tensor->dtype(), "rope", [&]<typename T>(TypeTag<T>) {

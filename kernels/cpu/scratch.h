@@ -13,8 +13,16 @@
 #include <memory>
 #include <vector>
 
-#include "core/kernel_args.h"
 #include "kernels/cpu/matmul.h"
+
+namespace fsdp {
+struct ActivationBackwardArgs;
+struct AttentionBackwardArgs;
+struct AttentionForwardArgs;
+struct CrossEntropyArgs;
+struct NormBackwardArgs;
+struct SumRowsArgs;
+}  // namespace fsdp
 
 namespace fsdp::cpu {
 

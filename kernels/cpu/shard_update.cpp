@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
@@ -169,6 +171,7 @@ void update_shard(CpuBackend& backend, Stream& stream, const UpdateArgs<Rule>& a
 }  // namespace
 
 #define FSDP_COMPUTE(_, Rule)                                                     \
+  template <> \
   void CpuBackend::compute(Stream& stream, const UpdateArgs<rules::Rule>& args) { \
     update_shard(*this, stream, args);                                            \
   }

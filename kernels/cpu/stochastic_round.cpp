@@ -1,6 +1,7 @@
 // The master of a flat shard in bf16, rounded up or down by chance: the same bits as on a GPU.
 #include "kernels/cpu/stochastic_round.h"
 
+#include "core/shard_args.h"
 #include "core/tensor.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -31,6 +32,7 @@ struct RoundedShard {
 
 }  // namespace
 
+template <>
 void CpuBackend::compute(Stream& stream, const StochasticRoundArgs& args) {
   RoundedShard shard = {.x = args.x.data_as<float>(),
                         .out = args.out.data_as<BFloat16>(),

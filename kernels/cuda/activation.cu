@@ -1,6 +1,7 @@
 // Activations and gated linear units, forward and backward; the functions themselves:
 // activation_functions.h. Bound by memory: exp and erf hide behind the loads. Computed in f32;
 // results may overwrite operands.
+#include "core/layer_args.h"
 #include "kernels/cuda/activation_functions.h"
 #include "kernels/cuda/column_sums.h"
 
@@ -160,6 +161,7 @@ struct GluBackward {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
   const Tensor &x = args.x, &y = args.y;
   const Op op(*this, stream, args);
@@ -172,6 +174,7 @@ void CudaBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
   const Tensor &x = args.x, &dy = args.dy, &dx = args.dx;
   const Op op(*this, stream, args);
@@ -192,6 +195,7 @@ void CudaBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
 }
 
 // Halves of rows are aligned where the first row's are: then rows are whole runs.
+template <>
 void CudaBackend::compute(Stream& stream, const GluForwardArgs& args) {
   const Tensor& y = args.y;
   const int64_t width = args.up ? 0 : y.shape().last();
@@ -207,6 +211,7 @@ void CudaBackend::compute(Stream& stream, const GluForwardArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const GluBackwardArgs& args) {
   const Tensor& dy = args.dy;
   const int64_t width = args.up ? 0 : dy.shape().last();

@@ -1,10 +1,10 @@
 // The activations and their derivatives, of one value in f32, on a GPU. Names and constants:
-// transformers, activations.py; Activation in core/kernel_args.h. The kernels: activation.cu.
+// transformers, activations.py; Activation in core/layer_values.h. The kernels: activation.cu.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 
 namespace fsdp::cuda {
 

@@ -145,6 +145,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const AttentionForwardArgs& args) {
   const Op op(*this, stream, args);
   if (CudnnAttention* cudnn = cudnn_attention(); cudnn && cudnn->forward(op, args)) return;

@@ -250,6 +250,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const AttentionBackwardArgs& args) {
   const Op op(*this, stream, args);
   if (CudnnAttention* cudnn = cudnn_attention(); cudnn && cudnn->backward(op, args)) return;

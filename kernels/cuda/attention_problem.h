@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/dropout_mask.h"
+#include "core/layer_args.h"
 #include "kernels/cuda/attention_tile.h"
 
 namespace fsdp::cuda {

@@ -2,6 +2,8 @@
 // same bits every time.
 #include "kernels/cuda/column_sums.h"
 
+#include "core/layer_args.h"
+
 namespace fsdp::cuda {
 namespace {
 
@@ -77,6 +79,7 @@ struct StoredRows {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const SumRowsArgs& args) {
   const Op op(*this, stream, args);
   const int64_t row_length = args.x.shape().last();

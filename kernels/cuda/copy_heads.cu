@@ -27,6 +27,7 @@ struct CopyUnits {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const CopyHeadsArgs& args) {
   const HeadView &from = args.from, &to = args.to;
   const Op op(*this, stream, args);

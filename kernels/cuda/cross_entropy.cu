@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "core/layer_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/indices.h"
 #include "kernels/cuda/reduce.h"
@@ -231,6 +232,7 @@ void run_rows(const Op& op, const CrossEntropyArgs& args, float* losses) {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const CrossEntropyArgs& args) {
   const Op op(*this, stream, args);
   const DType logits = args.logits.dtype(),

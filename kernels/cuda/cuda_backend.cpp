@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/kernel_args.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/matmul_plan.h"
@@ -250,6 +251,12 @@ void CudaBackend::wait(Stream& stream, const EventPtr& event) {
 }
 
 void CudaBackend::synchronize(Stream& stream) { own(stream, "synchronize").synchronize(); }
+
+#define FSDP_DECLARE(Args) \
+  template <>              \
+  void CudaBackend::compute(Stream& stream, const Args& args);
+FSDP_KERNELS(FSDP_DECLARE)
+#undef FSDP_DECLARE
 
 void CudaBackend::run(Stream& stream, Kernel kernel) {
   kernel.visit([&](const auto& args) { compute(stream, args); });

@@ -64,10 +64,9 @@ class CudaBackend final : public Backend, public PhaseMarks {
   void end_phase() override { ranges_.end_phase(); }
 
   void run(Stream& stream, Kernel kernel) override;
-  // One overload for each kernel, in the file of its family.
-#define FSDP_DECLARE(Args) void compute(Stream& stream, const Args& args);
-  FSDP_KERNELS(FSDP_DECLARE)
-#undef FSDP_DECLARE
+  // A specialization for each kernel of core/kernel_args.h, in the file of its family.
+  template <typename Args>
+  void compute(Stream& stream, const Args& args);
 
   // ---- for the files of this folder ----
   CudaStream& own(Stream& stream, std::string_view op) const;  // Error: of another backend

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "core/layer_args.h"
 #include "kernels/cuda/cudnn_pieces.h"
 #include "kernels/cuda/op.h"
 

@@ -1,5 +1,6 @@
 // Dropout of activations: the mask is drawn again in backward, never stored.
 #include "core/dropout_mask.h"
+#include "core/layer_args.h"
 #include "kernels/cuda/elements.h"
 
 namespace fsdp::cuda {
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const DropoutArgs& args) {
   const Tensor &x = args.x, &y = args.y, &ids = *args.draw.samples;
   const Op op(*this, stream, args);

@@ -1,7 +1,9 @@
 // Element by element: add, cast, divide, fill_normal, advance_steps. All but fill_normal are bound
 // by memory. The sum of an add, and what divide computes, is formed in f32 (f64 where one of them
 // is).
+#include "core/layer_args.h"
 #include "core/rng.h"
+#include "core/shard_args.h"
 #include "kernels/cuda/elements.h"
 
 namespace fsdp::cuda {
@@ -121,6 +123,7 @@ struct AdvanceSteps {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const AddArgs& args) {
   const Tensor &a = args.a, &b = args.b, &out = args.out;
   const Op op(*this, stream, args);
@@ -136,6 +139,7 @@ void CudaBackend::compute(Stream& stream, const AddArgs& args) {
   wide ? add(TypeTag<double>{}) : add(TypeTag<float>{});
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const CastArgs& args) {
   const Tensor &x = args.x, &out = args.out;
   if (x.data() == out.data() && x.dtype() == out.dtype()) return;
@@ -149,6 +153,7 @@ void CudaBackend::compute(Stream& stream, const CastArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const DivideArgs& args) {
   if (args.divisor == 1) return;
   const Tensor& x = args.x;
@@ -160,6 +165,7 @@ void CudaBackend::compute(Stream& stream, const DivideArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const FillNormalArgs& args) {
   const Tensor& x = args.x;
   const Op op(*this, stream, args);
@@ -171,6 +177,7 @@ void CudaBackend::compute(Stream& stream, const FillNormalArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const AdvanceStepsArgs& args) {
   const Op op(*this, stream, args);
   for_each_element<1>(op, args.step_counts.numel(),

@@ -1,5 +1,6 @@
 // Table lookup, with the position's row added, and the gradient of the position table. Bound by
 // memory. Read next: embedding_backward.cu.
+#include "core/layer_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/indices.h"
 #include "kernels/cuda/reduce.h"
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const EmbeddingForwardArgs& args) {
   const Tensor &tokens = args.tokens, &table = args.table, &y = args.y;
   const Tensor* const positions = args.positions;
@@ -79,6 +81,7 @@ void CudaBackend::compute(Stream& stream, const EmbeddingForwardArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const PositionBackwardArgs& args) {
   const Tensor &dy = args.dy, &dpositions = args.dpositions;
   const Op op(*this, stream, args);

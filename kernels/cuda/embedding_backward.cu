@@ -1,6 +1,7 @@
 // The gradient of a table lookup, the same bits every time: (token, index) pairs are sorted, so
 // that the rows of dy that belong to one row of the table follow each other in order; warps add up
 // 32 of them each, and runs that are longer than that in a second step.
+#include "core/layer_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/workspace.h"
@@ -158,6 +159,7 @@ __global__ void __launch_bounds__(kThreads) join_chunks(Scatter a) {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const EmbeddingBackwardArgs& args) {
   const Tensor &tokens = args.tokens, &dy = args.dy, &dtable = args.dtable;
   const Op op(*this, stream, args);

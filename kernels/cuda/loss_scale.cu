@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/shard_args.h"
 #include "kernels/cuda/elements.h"
 
 namespace fsdp::cuda {
@@ -65,6 +66,7 @@ __global__ void update_scale(ScaleState s) {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const OverflowArgs& args) {
   const Op op(*this, stream, args);
   dispatch_device_wide(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
@@ -79,6 +81,7 @@ void CudaBackend::compute(Stream& stream, const OverflowArgs& args) {
   });
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const LossScaleArgs& args) {
   const Op op(*this, stream, args);
   launch(update_scale, Grid(1), 1, 0, op,

@@ -7,6 +7,7 @@
 // like any other; the two would have to know of each other across the tape. BGRAD stores its sum,
 // and gradients accumulate. What it would save, a read and a write of the activations per MLP, has
 // not been measured.
+#include "core/layer_args.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/matmul_plan.h"
@@ -137,6 +138,10 @@ bool multiply_gelu(const Op& op, MatmulPlans& plans, MatmulKind kind, const Matm
 
 }  // namespace
 
+template <>
+void CudaBackend::compute(Stream& stream, const ActivationForwardArgs& args);
+
+template <>
 void CudaBackend::compute(Stream& stream, const MatmulArgs& args) {
   const Op op(*this, stream, args);
   const DType result = args.c.dtype();

@@ -3,6 +3,8 @@
 // Read next: norm_backward.cu.
 #include "kernels/cuda/norm.h"
 
+#include "core/layer_args.h"
+
 namespace fsdp::cuda {
 namespace {
 
@@ -195,10 +197,12 @@ void norm_forward(CudaBackend& backend, Stream& stream, std::string_view name,
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const LayerNormForwardArgs& args) {
   norm_forward(*this, stream, args.name(), args);
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const RmsNormForwardArgs& args) {
   norm_forward(*this, stream, args.name(), args);
 }

@@ -1,6 +1,7 @@
 // Layer norm and RMS norm, backward, with the gradient that reaches the residual sum directly.
 // A grid that fills the device walks over the rows; gradients of weight and bias add up in
 // registers over the rows of a block, then over the blocks in order.
+#include "core/layer_args.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/workspace.h"
@@ -240,10 +241,12 @@ void norm_backward(CudaBackend& backend, Stream& stream, std::string_view name,
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const LayerNormBackwardArgs& args) {
   norm_backward(*this, stream, args.name(), args);
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const RmsNormBackwardArgs& args) {
   norm_backward(*this, stream, args.name(), args);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <source_location>
 
+#include "core/each_tensor.h"
 #include "kernels/cuda/op_clock.h"
 #include "kernels/cuda/profiler_ranges.h"
 

@@ -2,6 +2,7 @@
 // the clip coefficient that follows. What is not finite makes the sum not finite: no other check.
 #include <cmath>
 
+#include "core/shard_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/reduce.h"
@@ -168,6 +169,7 @@ T* data_or_null(const Tensor* tensor) {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const PowerSumArgs& args) {
   const Op op(*this, stream, args);
   std::vector<Span> spans;
@@ -193,6 +195,7 @@ void CudaBackend::compute(Stream& stream, const PowerSumArgs& args) {
          Combine{kind == Power::kInfinity}, out, args.accumulate);
 }
 
+template <>
 void CudaBackend::compute(Stream& stream, const ClipArgs& args) {
   const Op op(*this, stream, args);
   launch(clip, Grid(1), 1, 0, op,

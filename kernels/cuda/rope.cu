@@ -1,4 +1,5 @@
 // Rotary position embedding, in place; half-split pairs (channel i with channel i + half).
+#include "core/layer_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/reduce.h"
 
@@ -50,6 +51,7 @@ __global__ void __launch_bounds__(kThreads) rotate_rows(RopeRows<T> a) {
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const RopeArgs& args) {
   const HeadView& view = args.x;
   const Op op(*this, stream, args);

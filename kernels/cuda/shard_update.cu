@@ -2,6 +2,8 @@
 // and states are read and written, the gradient read and the rounded copy written, each once, 16
 // bytes at a time. Bound by memory. Values of 16 bits are widened in registers, stepped there, and
 // rounded as they are stored.
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/kernel_table.h"
 
@@ -271,6 +273,7 @@ void update_shard(const Op& op, const UpdateArgs<Rule>& args) {
 }  // namespace
 
 #define FSDP_COMPUTE(_, Rule)                                                      \
+  template <> \
   void CudaBackend::compute(Stream& stream, const UpdateArgs<rules::Rule>& args) { \
     update_shard(Op(*this, stream, args), args);                                   \
   }

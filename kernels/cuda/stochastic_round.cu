@@ -1,4 +1,5 @@
 // The master of a flat shard in bf16, rounded up or down by chance: the same bits as on the CPU.
+#include "core/shard_args.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/kernel_table.h"
 
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(kThreads) round_tiles(const __grid_constant__ 
 
 }  // namespace
 
+template <>
 void CudaBackend::compute(Stream& stream, const StochasticRoundArgs& args) {
   const Op op(*this, stream, args);
   std::vector<Run> runs;

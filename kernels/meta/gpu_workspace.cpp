@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "core/tensor.h"
 
 namespace fsdp::meta {

@@ -6,7 +6,22 @@
 // tests/kernels/cuda/cudnn_pieces_test.cpp plans of cuDNN.
 #pragma once
 
-#include "core/kernel_args.h"
+#include <cstddef>
+#include <cstdint>
+
+namespace fsdp {
+struct ActivationBackwardArgs;
+struct AttentionBackwardArgs;
+struct CrossEntropyArgs;
+struct EmbeddingBackwardArgs;
+struct EmbeddingForwardArgs;
+struct MatmulArgs;
+struct NormBackwardArgs;
+struct PowerSumArgs;
+struct ShardUpdate;
+struct StochasticRoundArgs;
+struct SumRowsArgs;
+}  // namespace fsdp
 
 namespace fsdp::meta {
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/kernel_args.h"
+
 namespace fsdp::meta {
 namespace {
 

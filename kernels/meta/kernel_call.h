@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include "core/backend.h"
+#include "core/cost.h"
 #include "core/tensor.h"
+#include "core/tensor_role.h"
 
 namespace fsdp::meta {
 

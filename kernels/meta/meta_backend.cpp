@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/kernel_args.h"
 #include "kernels/meta/gpu_workspace.h"
 
 namespace fsdp::meta {

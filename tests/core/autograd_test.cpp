@@ -6,8 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/linear.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/temp_folder.h"

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "core/io/json.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace fsdp {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "core/machine_error.h"
 #include "core/trace.h"
 #include "kernels/cuda/cuda_backend.h"

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "core/scope.h"
 #include "core/trace_phases.h"
 #include "kernels/cuda/cuda_backend.h"

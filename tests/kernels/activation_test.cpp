@@ -2,6 +2,7 @@
 // finite differences.
 #include <numbers>
 
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

@@ -1,5 +1,6 @@
 // copy_heads: every head lands at its place in the other layout, in every dtype; nothing else
 // moves.
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

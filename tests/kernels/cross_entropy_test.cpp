@@ -1,4 +1,5 @@
 // Softmax cross-entropy against log-sum-exp in double, its gradient, ignored rows, wrong labels.
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

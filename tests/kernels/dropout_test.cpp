@@ -1,4 +1,5 @@
 // Dropout against the Philox words of core/rng.h, element by element.
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

@@ -1,5 +1,6 @@
 // Lookup, and the scattered gradient: exact sums in order, zeroed or kept rows, every pair of
 // dtypes.
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

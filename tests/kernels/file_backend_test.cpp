@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "core/copy_in_order.h"
+#include "core/shard_args.h"
 #include "tests/support/temp_folder.h"
 
 using namespace fsdp;

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/tensors.h"
 

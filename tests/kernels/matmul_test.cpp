@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/tensors.h"
 

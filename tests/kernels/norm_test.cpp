@@ -1,5 +1,6 @@
 // Layer norm and RMS norm against plain loops in double, and their gradients against finite
 // differences; rows 1, odd widths, every dtype.
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

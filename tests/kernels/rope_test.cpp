@@ -1,6 +1,7 @@
 // Rotary embedding inside packed rows against complex multiplication, its inverse, and positions.
 #include <complex>
 
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

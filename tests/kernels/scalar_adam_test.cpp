@@ -11,6 +11,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/tensors.h"
 

@@ -251,5 +251,11 @@ requirement '' $'// Of it. Requirements: S0.1,\n// S0.1.' 'tests/core/a_test.cpp
 requirement '' '// Requirements: S0.1' 'tests/core/a_test.cpp:2: expected a list of requirements that ends with a point'
 requirement '' $'int x;\n// Requirements: S0.1.' 'tests/core/a_test.cpp:3: a list of requirements belongs to the head comment'
 
+# ---- rebuilds: through a header, and beside those that include only that ----------------------------
+echo '#include "core/optimizer_rules/list.h"' | file kernels/rules.h
+for ((i = 0; i < 21; ++i)); do echo '#include "kernels/rules.h"' | file "kernels/rule$i.cpp"; done
+expect rebuilds.sh 'core/optimizer_rules/list.h:1: 21 sources of the product and 0 of the tests include it, at most 20 and'
+expect rebuilds.sh 'rebuilds: core/kernel_args.h: 0 sources'
+
 if [ "$failed" = 0 ]; then echo "self_test: every rule reports its violation"; fi
 exit "$failed"

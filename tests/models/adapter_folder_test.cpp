@@ -9,6 +9,7 @@
 
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
 #include "tests/support/temp_folder.h"

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "core/ops/elementwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"

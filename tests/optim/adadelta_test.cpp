@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "optim/optimizer.h"
+#include "optim/optimizer_kind.h"
 #include "tests/support/flat_unit.h"
 
 namespace fsdp::optim {

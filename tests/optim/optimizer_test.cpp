@@ -16,6 +16,7 @@
 #include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "optim/clip.h"
+#include "optim/optimizer_kind.h"
 #include "tests/support/flat_unit.h"
 #include "tests/support/temp_folder.h"
 

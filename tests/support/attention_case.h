@@ -2,6 +2,7 @@
 // dropout.
 #pragma once
 
+#include "core/layer_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

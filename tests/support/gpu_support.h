@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/kernel_args.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/meta/kernel_call.h"
 #include "tests/support/kernel_support.h"

@@ -7,6 +7,7 @@
 
 #include "comm/local_transport.h"
 #include "models/names.h"
+#include "optim/optimizer_kind.h"
 #include "tests/support/tiny_models.h"
 #include "tools/predict/meta_run.h"
 

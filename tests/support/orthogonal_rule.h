@@ -3,6 +3,9 @@
 // orthogonal one, X = 1.5 X - 0.5 X X^T X, which is the direction. Made of kernels that are there.
 #pragma once
 
+#include "core/layer_args.h"
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "optim/matrix_rule.h"
 #include "tests/support/tensors.h"
 

@@ -6,6 +6,7 @@
 
 #include "comm/fsdp/options.h"
 #include "core/io/safetensors.h"
+#include "core/shard_args.h"
 #include "tests/support/comm_checks.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/rng.h"
+#include "core/shard_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

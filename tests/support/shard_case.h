@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

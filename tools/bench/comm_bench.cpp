@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "comm/exchange.h"
+#include "core/rng.h"
 
 namespace fsdp::tools {
 namespace {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/shard_args.h"
+
 namespace fsdp::tools {
 
 Tensor KernelInputs::empty(Shape shape, DType dtype) const {

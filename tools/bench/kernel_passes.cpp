@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/layer_args.h"
 #include "core/ops/cross_entropy.h"
 #include "tools/bench/kernel_case.h"
 

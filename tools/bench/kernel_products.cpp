@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/flat_layout.h"
+#include "core/layer_args.h"
 #include "tools/bench/bench_step.h"
 #include "tools/bench/kernel_case.h"
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "tools/bench/kernel_case.h"
 
 namespace fsdp::tools {

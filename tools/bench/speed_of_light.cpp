@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/multiply_add_peak.h"
 
 namespace fsdp::tools {

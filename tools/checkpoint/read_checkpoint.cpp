@@ -8,6 +8,7 @@
 
 #include "core/io/safetensors.h"
 #include "core/shape.h"
+#include "core/shard_args.h"
 #include "tools/checkpoint/owned_state.h"
 
 namespace fsdp::tools {

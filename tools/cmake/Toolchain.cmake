@@ -45,21 +45,7 @@ if(SANITIZE)
   add_link_options(${sanitize_flags})
 endif()
 
-find_program(CCACHE ccache)
-if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without these two ccache keeps no file that is compiled with a precompiled header.
-  execute_process(COMMAND ${CCACHE} --get-config sloppiness OUTPUT_VARIABLE sloppiness ERROR_QUIET)
-  string(REGEX REPLACE "[ \n]" "" sloppiness "${sloppiness}")
-  string(REPLACE "," ";" sloppiness "${sloppiness}")
-  list(APPEND sloppiness pch_defines time_macros)
-  list(REMOVE_DUPLICATES sloppiness)
-  list(JOIN sloppiness "," sloppiness)
-  # And without this one it knows a file in this folder alone, not in another clone.
-  execute_process(COMMAND ${CCACHE} --get-config base_dir OUTPUT_VARIABLE base ERROR_QUIET
-                  OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(NOT base)
-    set(base ${PROJECT_SOURCE_DIR})
-  endif()
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness}
-      CCACHE_BASEDIR=${base} ${CCACHE})
+# Through ccache where it is installed, now or later: the commands stay the same.
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/compile.sh)
 endif()

@@ -166,7 +166,7 @@ struct ScheduleSection {
 };
 
 struct OptimizerSection {
-  optim::OptimizerKind kind = optim::OptimizerKind::kAdamW;
+  optim::OptimizerKind kind = {};  // kAdamW
   double beta1 = 0.9;
   double beta2 = 0.95;
   double rho = 0.9;

@@ -15,6 +15,7 @@
 
 #include "core/dtype.h"
 #include "core/io/json.h"
+#include "optim/optimizer_kind.h"
 #include "optim/schedule.h"
 #include "tools/config/config.h"
 #include "tools/config/guests.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 
 namespace fsdp::data {
 namespace {

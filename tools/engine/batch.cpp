@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 
 namespace fsdp {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 #include "models/key_bias.h"
 
 namespace fsdp {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/shard_args.h"
+
 namespace fsdp {
 namespace {
 

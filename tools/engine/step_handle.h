@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/shard_args.h"
+#include "core/shard_values.h"
 #include "core/tensor.h"
 
 namespace fsdp {

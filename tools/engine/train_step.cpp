@@ -5,7 +5,9 @@
 
 #include "comm/agreement.h"
 #include "core/host_inputs.h"
+#include "core/layer_args.h"
 #include "core/scope.h"
+#include "core/shard_args.h"
 
 namespace fsdp {
 namespace {

@@ -12,6 +12,7 @@
 #include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "optim/clip.h"
+#include "optim/optimizer_kind.h"
 #include "tools/examples/study.h"
 
 namespace {

@@ -15,6 +15,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "models/family.h"
 #include "models/weights.h"
+#include "optim/optimizer_kind.h"
 #include "tools/engine/session.h"
 
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
-#include "core/kernel_args.h"
+#include "core/layer_values.h"
 #include "core/text/numbers.h"
 
 namespace fsdp::data {

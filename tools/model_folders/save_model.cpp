@@ -8,6 +8,7 @@
 
 #include "core/io/json.h"
 #include "core/io/shard_index.h"
+#include "core/shard_args.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
 #include "models/names.h"

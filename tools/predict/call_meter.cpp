@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "core/trace.h"
 #include "kernels/meta/meta_backend.h"
 #include "tools/predict/machines.h"

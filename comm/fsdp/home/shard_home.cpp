@@ -2,6 +2,7 @@
 #include "comm/fsdp/home/shard_home.h"
 
 #include "comm/fsdp/home/device_home.h"
+#include "core/shard_args.h"
 
 namespace fsdp::comm {
 

@@ -24,6 +24,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/fsdp/fully_sharded.h"
+#include "optim/optimizer_kind.h"
 #include "tests/support/sharded_run.h"
 
 using namespace fsdp;

@@ -6,6 +6,7 @@
 // Requirements: S0.3, S1.9, S4.10.
 #include <doctest/doctest.h>
 
+#include "optim/optimizer_kind.h"
 #include "tests/support/removed_waits.h"
 
 using namespace fsdp;

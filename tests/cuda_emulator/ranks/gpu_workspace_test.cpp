@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/attention_case.h"

@@ -8,6 +8,7 @@
 
 #include "comm/local_transport.h"
 #include "comm/nccl_transport.h"
+#include "core/layer_args.h"
 #include "core/machine_error.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/cuda_emulator/emulator.h"

@@ -8,6 +8,9 @@
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 
+#include "core/layer_args.h"
+#include "core/optimizer_rules/list.h"
+#include "core/shard_args.h"
 #include "core/trace.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/meta/meta_backend.h"

@@ -6,7 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "core/ops/linear.h"
+#include "core/shard_args.h"
 #include "core/tensor.h"
 #include "tests/support/tensors.h"
 

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/kernel_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/temp_folder.h"
 
@@ -44,7 +45,7 @@ TEST_CASE("kernel table: every kernel of the contract has a line, and every line
     if (backend.kinds.empty()) others.insert(line.kernel);
     kinds.merge(backend.kinds);
   }
-  CHECK(kinds.size() == Kernel::kKinds);
+  CHECK(kinds.size() == Kernels::kKinds);
   CHECK(others == std::set<std::string>{"copy", "fill_zero"});  // of the contract's first chapter
 }
 

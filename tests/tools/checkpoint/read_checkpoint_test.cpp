@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "optim/optimizer_kind.h"
 #include "tests/support/checkpoint_run.h"
 
 namespace fsdp::tools {

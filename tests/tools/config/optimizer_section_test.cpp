@@ -3,6 +3,7 @@
 // Requirements: S4.9.
 #include <doctest/doctest.h>
 
+#include "optim/optimizer_kind.h"
 #include "tests/support/temp_folder.h"
 #include "tools/config/config.h"
 

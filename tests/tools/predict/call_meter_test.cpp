@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/meta/meta_backend.h"
 

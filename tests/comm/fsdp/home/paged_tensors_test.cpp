@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "kernels/cpu/file_backend.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"

@@ -5,6 +5,8 @@
 
 #include "comm/fsdp/home/file_home.h"
 #include "comm/local_transport.h"
+#include "core/layer_args.h"
+#include "core/shard_args.h"
 #include "kernels/cpu/file_backend.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "optim/optimizer_kind.h"
 #include "tests/support/adopted.h"
 
 namespace fsdp::adopt {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "optim/optimizer_kind.h"
 #include "tests/support/adopted.h"
 #include "tools/config/guests.h"
 #include "tools/guides/fairseq_data.h"
