@@ -104,7 +104,7 @@ cuda-report:
 	@tools/cuda_report.sh $(BUILD)
 
 # On a machine with an NVIDIA GPU: builds for it, tests, measures; results in gpu-check/DATE-COMMIT.
-# For a GPU machine without compiler or network: tools/launch/README.md.
+# For a GPU machine without compiler or network: tools/launch/gpu_tests.md.
 gpu-check:
 	@tools/setup.sh --tests
 	@tools/gpu_prebuild.sh native
