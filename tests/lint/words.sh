@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Counts the phrases of words.txt in the comments and string literals of the sources, in the comments of scripts and in
-# the text of *.md. A phrase that occurs more often than words.txt allows is an error; one that has become rarer is
-# reported. Not read: tests/lint, the fixtures, code within *.md.
+# Counts the phrases of words.txt in the comments and string literals of the sources, in the texts of *.json (but those of
+# tests and recipes), in the comments of scripts and in the text of *.md. A phrase that occurs more often than words.txt
+# allows is an error; a phrase that has become rarer is reported. Not read: tests/lint, code within *.md.
 #   tests/lint/words.sh [ROOT]                  prints path:line: message, exits 1 on any
 #   tests/lint/words.sh --list PHRASE [ROOT]    the places of a phrase, which is written as in words.txt
 #   tests/lint/words.sh --lower [ROOT]          writes the counts that have fallen into words.txt
@@ -32,9 +32,9 @@ patterns=$(awk -F ' [|] ' -v wanted="$wanted" '
 [ -n "$patterns" ] || { echo "$list:1: no phrase '$wanted'"; exit 2; }
 
 mapfile -t files < <(find core kernels models comm optim tools tests ./*.md Makefile CMakeLists.txt -type f \
-  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.py' -o -name '*.cmake' \
-     -o -name '*.md' -o -name Makefile -o -name CMakeLists.txt \) 2>/dev/null |
-  sed 's,^\./,,' | grep -vE '^tests/fixtures/.*[.](py|sh)$|^tests/lint/' | sort)
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.js' -o -name '*.json' -o -name '*.sh' \
+     -o -name '*.py' -o -name '*.cmake' -o -name '*.md' -o -name Makefile -o -name CMakeLists.txt \) 2>/dev/null |
+  sed 's,^\./,,' | grep -vE '^(tests|tools/recipes)/.*[.]json$|^tests/fixtures/.*[.](py|sh)$|^tests/lint/|/uplot/' | sort)
 [ "${#files[@]}" -gt 0 ] || exit 0
 counted=$(awk -v mode="$mode" '
   function found(id, hits, text) {
@@ -102,11 +102,11 @@ counted=$(awk -v mode="$mode" '
   }
   FNR == 1 {
     end_prose(); end_literal(); fenced = 0
-    kind = FILENAME ~ /[.]md$/ ? 1 : FILENAME ~ /[.](h|cpp|cu|cuh)$/ ? 2 : 3
+    kind = FILENAME ~ /[.]md$/ ? "text" : FILENAME ~ /[.](sh|py|cmake|txt)$|Makefile$/ ? "script" : "code"
   }
-  kind == 2 { read_code(); next }
-  kind == 1 { read_markdown(); next }
-  { read_script() }
+  kind == "text" { read_markdown(); next }
+  kind == "script" { read_script(); next }
+  { read_code() }
   END {
     end_prose(); end_literal()
     if (mode != "list") for (id in counts) print id, counts[id]
