@@ -61,7 +61,7 @@ train: all
 test: tests
 	@tests/run_tests.sh $(BUILD) -L 'unit|ranks|$(if $(SANITIZE),,mpi|e2e|)cuda_emulator' -LE slow
 
-# Everything, in parts that can be run in several sittings: what is not complete on this commit yet, or
+# Everything, in parts that can be run in several sittings: the parts that are not complete on this commit, or
 # PART=commit|slow|thread|address|races|mutations|fuzz|busy1..busy5 for at most half an hour, or PART=table.
 PART ?= all
 test-all:
@@ -112,7 +112,7 @@ cuda-report:
 	@tools/cuda_report.sh $(BUILD)
 
 # On a machine with an NVIDIA GPU: builds for it, tests, measures; results in gpu-check/DATE-COMMIT.
-# For a GPU machine without compiler or network: tools/launch/README.md.
+# For a GPU machine without compiler or network: tools/launch/gpu_tests.md.
 gpu-check:
 	@tools/setup.sh --tests
 	@tools/gpu_prebuild.sh native

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What the house weighs; what `make size` prints.
+# Prints the size of the code; `make size` calls it.
 #   tests/size.sh [BUILD]    lines by room, edges between rooms, large files and functions, repeated lines;
 #                            with a build folder also its objects and the seconds of their last compilation
 # Lines are all lines of .h, .cpp, .cu and .cuh files. The product is core, kernels, models, comm, optim and tools without
-# tools/examples and tools/recipes. Ends with what tests/lint/size_budget.sh says, and with its exit status.
+# tools/examples and tools/recipes. Ends with the output and the exit status of tests/lint/size_budget.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 build=${1:-build}
@@ -45,7 +45,7 @@ mapfile -t all < <(sources core kernels models comm optim tools tests)
 echo "functions over 60 lines: $(awk -f tests/lint/functions.awk "${all[@]}" | awk -F '\t' '$3 > 60' | wc -l), of them in CUDA files: $(
   awk -f tests/lint/functions.awk "${all[@]}" | awk -F '\t' '$3 > 60 && $1 ~ /\.cuh?:/' | wc -l)"
 echo "files over 600 lines: $(wc -l "${all[@]}" | awk '$1 > 600 && $2 != "total"' | wc -l)"
-# Runs of six lines of code that stand in two places; empty lines, single brackets and includes do not count.
+# Runs of six lines of code that occur in two places; empty lines, single brackets and includes do not count.
 echo "runs of six equal lines: $(awk '
   FNR == 1 { n = 0 }
   { line = $0; gsub(/^[ \t]+|[ \t]+$/, "", line) }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The whole set of tests in parts, a sitting at a time; what `make test-all` calls.
+# Runs the whole set of tests in parts, a sitting at a time; `make test-all` calls it.
 #   tests/test_all.sh commit|slow|thread|address|races|mutations|fuzz|busy1..busy5    one part
 #   tests/test_all.sh all      every part that is not complete yet, without a limit of time
 #   tests/test_all.sh table    writes the table of the parts into CONTRIBUTING.md
-# busyN: the per-commit set once more, beside two processes that keep the cores busy: what depends on load or time shows.
+# busyN: the per-commit set once more, next to two processes that keep the cores busy. It shows tests that depend on load.
 # Every entry that passed is noted in .cache/test-all/COMMIT/PART.tsv, so the next call continues with
 # the others; an entry that failed is run again. A sitting starts no entry that would end after MINUTES
 # (30), by the seconds the entry took before. A changed working tree counts as a commit of its own.

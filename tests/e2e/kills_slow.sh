@@ -4,7 +4,7 @@
 # its process (ranks as threads), one rank, mpirun, or mpirun with all ranks. Then the same with another
 # number of ranks each time, in fixed order. Moments are by what the run is at (its start, a step, writing
 # a checkpoint, reading one, an evaluation): at once, or some time later. Each disturbed run ends with a
-# status that tools/launch/README.md gives.
+# status that tools/launch/trouble.md gives.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI), KILLS how many (200),
 # SEED which ones (printed), PARTS which jobs (threads any_threads mpi any_mpi).
 # Requirements: S2.10.

@@ -10,7 +10,7 @@ cd "${1:-$(dirname "$0")/../..}" || exit 2
 top=$(for entry in *; do
   case "$entry" in
     core|kernels|models|comm|optim|tools|tests) ;;
-    Makefile|CMakeLists.txt|README.md|LICENSE|CONTRIBUTING.md) ;;
+    Makefile|CMakeLists.txt|README.md|LICENSE|CONTRIBUTING.md|AGENTS.md) ;;
     build|build-*|runs|compile_commands.json) ;;  # made by the build and the program
     *) echo "$entry:1: no other top-level entry than the folders and files of the README" ;;
   esac

@@ -1,5 +1,5 @@
 // The statuses that a command ends with: one list, for the code and for whoever starts the command
-// again (README.md, "Status of the process"). Those from 74 on are of sysexits.h. Not here: 128 + n
+// again (trouble.md, "Status of the process"). Those from 74 on are of sysexits.h. Not here: 128 + n
 // after signal n (interrupt.h).
 #pragma once
 

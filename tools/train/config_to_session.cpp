@@ -45,7 +45,7 @@ comm::WrapPolicy wrap_policy(const config::TrainConfig& config) {
   };
 }
 
-// Whether embedding and head are units of their own, see README.md.
+// Whether embedding and head are units of their own, see sharding.md.
 bool splits_root(const config::TrainConfig& config, const models::ModelConfig& model) {
   using config::RootUnit, config::Wrap;
   const config::FsdpSection& fsdp = config.fsdp;
