@@ -183,6 +183,9 @@ file tests/e2e/new.sh <<<'#!/bin/sh'
 expect index.sh 'tests/e2e/new.sh:1: not in the table of tests/README.md'
 expect index.sh 'tests/README.md:1: gone.sh: no such script in tests/e2e'
 rm "$tree/tests/e2e/new.sh"
+lines 301 word | file tools/launch/README.md
+expect index.sh 'tools/launch/README.md:1: 301 words, at most 300'
+rm "$tree/tools/launch/README.md"
 
 # ---- keys as text --------------------------------------------------------------------------------
 file tools/config/a_fields.cpp <<'X'
