@@ -180,6 +180,9 @@ file tests/e2e/new.sh <<<'#!/bin/sh'
 expect index.sh 'tests/e2e/new.sh:1: not in the table of tests/README.md'
 expect index.sh 'tests/README.md:1: gone.sh: no such script in tests/e2e'
 rm "$tree/tests/e2e/new.sh"
+lines 301 word | file tools/launch/README.md
+expect index.sh 'tools/launch/README.md:1: 301 words, at most 300'
+rm "$tree/tools/launch/README.md"
 
 # ---- keys as text --------------------------------------------------------------------------------
 file tools/config/a_fields.cpp <<'X'
@@ -211,6 +214,50 @@ X
 echo 'bool has_deepSpeed();' >>"$tree/tools/train/own.cpp"
 expect guests.sh 'tools/train/own.cpp:4: a name of a guest, "deepSpeed"'
 rm "$tree/tools/train/own.cpp"
+
+# ---- phrases --------------------------------------------------------------------------------------
+whole=$tree
+tree=$whole/words
+mkdir "$tree"
+"$here/words.sh" "$tree" >/dev/null || { echo "FAILED: words.sh needs no list"; failed=1; }
+file tests/lint/words.txt <<'X'
+# A comment.
+2 | goes on | "continues"
+0 | those | the noun
+1 | in all([.,]|$) | "in total"
+0 | ^what | begin with the noun
+X
+file core/words.cpp <<'X'
+// A comment that goes
+// on. What else? Not counted: ongoes on, whatever.
+const char* kText = "it goes "
+                    "on, in all";
+int goes_on;  // in all ranks
+X
+file README.md <<'X'
+A text in all, `in all.`
+```
+those
+```
+X
+expect words.sh 'tests/lint/words.txt:4: "in all([.,]|$)" occurs 2 times, at most 1: write "in total"'
+for line in 'core/words.cpp:3: it goes on, in all' 'README.md:1:  A text in all, x'; do
+  "$here/words.sh" --list 'in all([.,]|$)' "$tree" | grep -qiF -- "$line" || { echo "FAILED: words.sh --list: $line"; failed=1; }
+done
+sed -i 's/ in all,/,/' "$tree/README.md"
+"$here/words.sh" "$tree" >/dev/null || { echo "FAILED: words.sh"; failed=1; }
+printf '\n| What is here. | Those |\n' >>"$tree/README.md"
+file tools/texts.json <<<'{"help": "of those", "key": "is those"}'
+expect words.sh 'tests/lint/words.txt:3: "those" occurs 3 times, at most 0: write the noun'
+expect words.sh 'tests/lint/words.txt:5: "^what" occurs 1 times, at most 0'
+printf '# Nothing.\n' >"$tree/README.md"
+rm "$tree/tools/texts.json"
+sed -i 's/goes$/ends/' "$tree/core/words.cpp"
+expect words.sh 'words: tests/lint/words.sh --lower can lower: "goes on" 2 -> 1'
+"$here/words.sh" --lower "$tree"
+grep -qF '1 | goes on | "continues"' "$tree/tests/lint/words.txt" || { echo "FAILED: words.sh --lower"; failed=1; }
+rm -rf "$tree"
+tree=$whole
 
 # ---- requirements --------------------------------------------------------------------------------
 file tests/requirements.txt <<'X'
@@ -256,45 +303,5 @@ echo '#include "core/optimizer_rules/list.h"' | file kernels/rules.h
 for ((i = 0; i < 21; ++i)); do echo '#include "kernels/rules.h"' | file "kernels/rule$i.cpp"; done
 expect rebuilds.sh 'core/optimizer_rules/list.h:1: 21 sources of the product and 0 of the tests include it, at most 20 and'
 expect rebuilds.sh 'rebuilds: core/kernel_args.h: 0 sources'
-# ---- phrases --------------------------------------------------------------------------------------
-rm -rf "$tree"/{core,kernels,models,comm,optim,tools,tests,surprise,CMakeLists.txt}
-"$here/words.sh" "$tree" >/dev/null || { echo "FAILED: words.sh needs no list"; failed=1; }
-file tests/lint/words.txt <<'X'
-# A comment.
-2 | goes on | "continues"
-0 | those | the noun
-1 | in all([.,]|$) | "in total"
-0 | ^what | begin with the noun
-X
-file core/words.cpp <<'X'
-// A comment that goes
-// on. What else? Not counted: ongoes on, whatever.
-const char* kText = "it goes "
-                    "on, in all";
-int goes_on;  // in all ranks
-X
-file README.md <<'X'
-A text in all, `in all.`
-```
-those
-```
-X
-expect words.sh 'tests/lint/words.txt:4: "in all([.,]|$)" occurs 2 times, at most 1: write "in total"'
-for line in 'core/words.cpp:3: it goes on, in all' 'README.md:1:  A text in all, x'; do
-  "$here/words.sh" --list 'in all([.,]|$)' "$tree" | grep -qiF -- "$line" || { echo "FAILED: words.sh --list: $line"; failed=1; }
-done
-sed -i 's/ in all,/,/' "$tree/README.md"
-"$here/words.sh" "$tree" >/dev/null || { echo "FAILED: words.sh"; failed=1; }
-printf '\n| What is here. | Those |\n' >>"$tree/README.md"
-file tools/texts.json <<<'{"help": "of those", "key": "is those"}'
-expect words.sh 'tests/lint/words.txt:3: "those" occurs 3 times, at most 0: write the noun'
-expect words.sh 'tests/lint/words.txt:5: "^what" occurs 1 times, at most 0'
-printf '# Nothing.\n' >"$tree/README.md"
-rm "$tree/tools/texts.json"
-sed -i 's/goes$/ends/' "$tree/core/words.cpp"
-expect words.sh 'words: tests/lint/words.sh --lower can lower: "goes on" 2 -> 1'
-"$here/words.sh" --lower "$tree"
-grep -qF '1 | goes on | "continues"' "$tree/tests/lint/words.txt" || { echo "FAILED: words.sh --lower"; failed=1; }
-
 if [ "$failed" = 0 ]; then echo "self_test: every rule reports its violation"; fi
 exit "$failed"
