@@ -21,34 +21,22 @@ std::string compared(const CompareOptions& options) {
   return options.markdown ? markdown(text_table(table)) : side_by_side(text_table(table));
 }
 
+int compare(const CompareOptions& options) {
+  check_one_process("compare");
+  std::fputs(compared(options).c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
-void add_compare_command(const Command& app, ChosenCommand& chosen) {
+void add_compare_command(const Command& app) {
   const auto options = std::make_shared<CompareOptions>();
-  const Command command = app.add_command(
-      "compare", "run directories side by side: settings, loss, speed, bytes, memory");
-  command
-      .add_option("runs", options->runs,
-                  "two run directories or more; the first is what the others are compared with")
-      .required()
-      .path()
-      .expected(2, 1000);
-  command
-      .add_option("--columns", options->columns,
-                  "instead a row for each run, with these columns, with a comma between them: "
-                  "s_per_step,peak_memory (tools/sweep/README.md), or paths into metrics.json")
-      .one_value_each()
-      .delimiter(',');
-  const Option markdown =
-      command.add_flag("--markdown", options->markdown, "a row for each run, as Markdown");
-  command.add_flag("--csv", options->csv, "a row for each run, as CSV").excludes(markdown);
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      check_one_process("compare");
-      std::fputs(compared(*options).c_str(), stdout);
-      return 0;
-    };
-  });
+  const Command command = app.add_command("compare");
+  command.add({{"runs", &options->runs},
+               {"--columns", &options->columns},
+               {"--markdown", &options->markdown},
+               {"--csv", &options->csv}});
+  command.runs(options, compare);
 }
 
 }  // namespace fsdp::tools

@@ -1,17 +1,15 @@
 // fsdp launch pbs, fsdp launch lsf: writes a job file to begin with.
 // Read next: tools/jobs/batch_file.h.
-#include "tools/commands/launch_batch.h"
-
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "tools/commands/commands.h"
 #include "tools/jobs/batch_file.h"
 #include "tools/jobs/job.h"
 #include "tools/launch/job_end.h"
-#include "tools/launch/launch.h"
 #include "tools/launch/status.h"
 
 namespace fsdp::tools {
@@ -26,10 +24,10 @@ struct BatchOptions {
   bool print = false;
 };
 
-int launch_batch(BatchOptions options) {
+int launch_batch(const BatchOptions& options) {
   check_one_process("launch");
   try {
-    BatchFile& job = options.job;
+    BatchFile job = options.job;
     run_of({.ranks = job.ranks, .program = {}, .arguments = job.arguments});
     job.folder = fs::current_path().string();
     job.file = fs::absolute(options.file).string();
@@ -54,33 +52,27 @@ int launch_batch(BatchOptions options) {
   return status::kDone;
 }
 
-void add(const Command& group, ChosenCommand& chosen, const char* name, BatchSystem system) {
+void add(const Command& group, const char* name, BatchSystem system) {
   const auto options = std::make_shared<BatchOptions>();
   options->name = name;
   options->file = fmt::format("fsdp.{}", name);
   options->job.system = system;
-  const Command command =
-      group.add_command(name, "writes a job file to begin with, around launch mpirun");
-  command.add_option("-n,--ranks", options->job.ranks, "how many ranks")
-      .required()
-      .from_to(1, 65536);
-  command.add_option("-N,--nodes", options->job.nodes, "how many nodes (default: 1)")
-      .from_to(1, 65536);
-  command.add_option("--time", options->job.time, "limit: 4:00:00 (default: as the queue says)");
-  command.add_option("--file", options->file, "what is written (default: " + options->file + ")")
-      .path()
-      .check(not_empty);
-  command.add_flag("--print", options->print, "prints the file, writes nothing");
-  command.add_option("command", options->job.arguments, "train ..., behind --").required();
-  command.when_chosen(
-      [&chosen, options] { chosen = [options] { return launch_batch(*options); }; });
+  const Command command = group.add_command(name);
+  command.add("@launch batch",
+              {{"-n,--ranks", &options->job.ranks},
+               {"-N,--nodes", &options->job.nodes},
+               {"--time", &options->job.time},
+               {.name = "--file", .target = &options->file, .shown = options->file},
+               {"--print", &options->print},
+               {"command", &options->job.arguments}});
+  command.runs(options, launch_batch);
 }
 
 }  // namespace
 
-void add_launch_batch(const Command& group, ChosenCommand& chosen) {
-  add(group, chosen, "pbs", BatchSystem::kPbs);
-  add(group, chosen, "lsf", BatchSystem::kLsf);
+void add_launch_batch(const Command& group) {
+  add(group, "pbs", BatchSystem::kPbs);
+  add(group, "lsf", BatchSystem::kLsf);
 }
 
 }  // namespace fsdp::tools

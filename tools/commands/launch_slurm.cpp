@@ -1,7 +1,5 @@
 // fsdp launch slurm: writes the file of a job for Slurm, submits it, and follows it.
 // Read next: tools/jobs/slurm_script.h.
-#include "tools/commands/launch_slurm.h"
-
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/jobs/job.h"
 #include "tools/jobs/slurm_queue.h"
@@ -152,78 +151,33 @@ int launch_slurm(SlurmOptions options) {
   return status::kDone;
 }
 
-void add_options_of_job(const Command& command, SlurmOptions& options) {
-  SlurmJob& job = options.job;
-  command.add_option("-n,--ranks", job.job.ranks, "how many ranks").required().from_to(1, 65536);
-  command.add_option("-N,--nodes", job.nodes, "how many nodes (default: Slurm chooses)")
-      .from_to(1, 65536);
-  command
-      .add_option("--gpus-per-node", job.gpus_of_node,
-                  "a rank for each (default: 0, the CPU computes)")
-      .from_to(0, 64);
-  command
-      .add_option("--cpus-per-task", job.cores_of_rank,
-                  "cores of a rank (default: as the partition says)")
-      .from_to(1, 4096);
-  command.add_option("--time", job.time,
-                     "limit, as sbatch takes it: 4:00:00 (default: as the partition says)");
-  command.add_option("--job-name", job.name, "default: the last part of runtime.run_dir");
-  command
-      .add_option("--grace", job.grace,
-                  "seconds before the limit at which the run is told to save (default: 300)")
-      .from_to(int64_t{1}, int64_t{65535});
-  command
-      .add_option("--restart", job.restarts,
-                  "how often the run is started again after a crash, inside a job (default: 3)")
-      .from_to(int64_t{0}, int64_t{1'000'000});
-  command
-      .add_option("--requeue", job.requeues,
-                  "how often the job is queued again after starts in a row that failed (default: "
-                  "3), without the node that the failure names")
-      .from_to(int64_t{0}, int64_t{1'000'000});
-  command
-      .add_option("--site", options.site,
-                  "a file of #SBATCH lines and shell commands that this cluster wants")
-      .path()
-      .check(not_empty);
-  command
-      .add_option("--sbatch", options.sbatch, "another option of sbatch: --sbatch=--partition=gpu")
-      .one_value_each();
-  command
-      .add_option("--with", options.with,
-                  "what starts the ranks: srun, mpirun; auto (default): srun where it can")
-      .one_of({"auto", "srun", "mpirun"});
-  const Option vary = command
-                          .add_option("--vary", options.vary,
-                                      "train.lr=[1e-4, 3e-4]: an array of jobs, one for each "
-                                      "value, or combination of values")
-                          .one_value_each();
-  command
-      .add_option("--at-once", job.at_once, "how many jobs of the array run at once (default: all)")
-      .from_to(1, 10000)
-      .needs(vary);
-}
-
 }  // namespace
 
-void add_launch_slurm(const Command& group, ChosenCommand& chosen) {
+void add_launch_slurm(const Command& group) {
   const auto options = std::make_shared<SlurmOptions>();
-  const Command command =
-      group.add_command("slurm", "writes the job of a training run for sbatch, and submits it");
-  command.add_option("--config", options->config, "the configuration of train").path();
-  command.add_option("--set", options->overrides, "a key of it: --set train.lr=1e-4");
-  add_options_of_job(command, *options);
-  command.add_option("--file", options->file, "what is written (default: fsdp.sbatch)")
-      .path()
-      .check(not_empty);
-  const Option print =
-      command.add_flag("--print", options->print, "prints the file, writes and submits nothing");
-  command.add_flag("--submit", options->submit, "runs sbatch").excludes(print);
-  command
-      .add_flag("--wait", options->wait, "the same, and follows the job: its status is the job's")
-      .excludes(print);
-  command.when_chosen(
-      [&chosen, options] { chosen = [options] { return launch_slurm(*options); }; });
+  SlurmJob& job = options->job;
+  const Command command = group.add_command("slurm");
+  command.add({{"--config", &options->config},
+               {"--set", &options->overrides},
+               {"-n,--ranks", &job.job.ranks},
+               {"-N,--nodes", &job.nodes},
+               {"--gpus-per-node", &job.gpus_of_node},
+               {"--cpus-per-task", &job.cores_of_rank},
+               {"--time", &job.time},
+               {"--job-name", &job.name},
+               {"--grace", &job.grace},
+               {"--restart", &job.restarts},
+               {"--requeue", &job.requeues},
+               {"--site", &options->site},
+               {"--sbatch", &options->sbatch},
+               {"--with", &options->with},
+               {"--vary", &options->vary},
+               {"--at-once", &job.at_once},
+               {"--file", &options->file},
+               {"--print", &options->print},
+               {"--submit", &options->submit},
+               {"--wait", &options->wait}});
+  command.when_chosen([options] { return launch_slurm(*options); });
 }
 
 }  // namespace fsdp::tools

@@ -101,47 +101,21 @@ std::string wrong_size(const std::string& text) {
 
 }  // namespace
 
-void add_memory_command(const Command& app, ChosenCommand& chosen) {
+void add_memory_command(const Command& app) {
   const auto options = std::make_shared<MemoryOptions>();
-  const Command command = app.add_command(
-      "memory", "prints the memory of a configuration, and what would change it; or a formula");
+  const Command command = app.add_command("memory");
   add_config_options(command, {FlagOf::kConfigured}, options->config);
-  const Option world =
-      command.add_option("--world", options->world, "number of ranks [8]").from_to(1, 1 << 20);
-  const Option device =
-      command.add_option("--device-gib", options->device_gib, "says whether a rank fits in so much")
-          .from_to(0.001, 1e6);
-  const Option gpu = command
-                         .add_option("--gpu", options->gpu,
-                                     "says whether a rank fits on it (RTX 4090), or on one of so "
-                                     "much memory (48GiB)")
-                         .check(wrong_machine)
-                         .excludes(device);
-  const Option fit = command
-                         .add_option("--fit", options->fit,
-                                     "says whether a rank fits in so much (80GiB), and the "
-                                     "cheapest change with which it does")
-                         .check(wrong_size);
-  const Option rates =
-      command
-          .add_option("--rates", options->rates,
-                      "machine or file of rates, for the times [the machine of --gpu, or A100-80]")
-          .path()
-          .check(not_empty);
-  const Option formula =
-      command.add_option("--formula", options->formula, "a published formula instead");
-  for (const Option& other : {world, device, gpu, fit, rates}) formula.excludes(other);
-  command
-      .add_option("--number", options->numbers,
-                  "SYMBOL=NUMBER, in place of the published example's; as often as needed")
-      .one_value_each()
-      .needs(formula);
-  command.add_flag("--json", options->json, "print JSON");
+  command.add({{"--world", &options->world},
+               {"--device-gib", &options->device_gib},
+               {"--gpu", &options->gpu, wrong_machine},
+               {"--fit", &options->fit, wrong_size},
+               {"--rates", &options->rates},
+               {"--formula", &options->formula},
+               {"--number", &options->numbers},
+               {"--json", &options->json}});
   command.footer(help_of_formulas());
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return options->formula.empty() ? print_view(*options) : print_formula(*options);
-    };
+  command.when_chosen([options] {
+    return options->formula.empty() ? print_view(*options) : print_formula(*options);
   });
 }
 

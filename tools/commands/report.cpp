@@ -43,23 +43,13 @@ int report(const ReportOptions& options) {
 
 }  // namespace
 
-void add_report_command(const Command& app, ChosenCommand& chosen) {
+void add_report_command(const Command& app) {
   const auto options = std::make_shared<ReportOptions>();
-  const Command command =
-      app.add_command("report", "runs as one HTML file with curves, memory, timeline and settings");
-  command
-      .add_option("runs", options->folders,
-                  "directories of runs, or of fsdp sweep; files of fsdp plan --json")
-      .required()
-      .path()
-      .expected(1, 1000);
-  command.add_option("-o,--output", options->page, "the page to write").path().check(not_empty);
-  command
-      .add_option("--tensorboard", options->tensorboard,
-                  "a folder for event files of TensorBoard, one folder in it for each run")
-      .path()
-      .check(not_empty);
-  command.when_chosen([&chosen, options] { chosen = [options] { return report(*options); }; });
+  const Command command = app.add_command("report");
+  command.add({{"runs", &options->folders},
+               {"-o,--output", &options->page},
+               {"--tensorboard", &options->tensorboard}});
+  command.runs(options, report);
 }
 
 }  // namespace fsdp::tools

@@ -1,11 +1,12 @@
 // fsdp status: whether a run lives, where, and how far it is. Read next: tools/report/run_status.h.
+#include "tools/launch/status.h"
+
 #include <cstdio>
 
 #include <fmt/format.h>
 
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
-#include "tools/launch/status.h"
 #include "tools/report/run_status.h"
 
 namespace fsdp::tools {
@@ -40,14 +41,11 @@ int print_status(const StatusOptions& options) {
 
 }  // namespace
 
-void add_status_command(const Command& app, ChosenCommand& chosen) {
+void add_status_command(const Command& app) {
   const auto options = std::make_shared<StatusOptions>();
-  const Command command = app.add_command(
-      "status", "whether a run goes on or has ended, where, how far it is, what it has survived");
-  command.add_option("runs", options->runs, "run directories").required().path().expected(1, 1000);
-  command.add_flag("--json", options->json, "a line of JSON for each run");
-  command.when_chosen(
-      [&chosen, options] { chosen = [options] { return print_status(*options); }; });
+  const Command command = app.add_command("status");
+  command.add({{"runs", &options->runs}, {"--json", &options->json}});
+  command.runs(options, print_status);
 }
 
 }  // namespace fsdp::tools

@@ -93,41 +93,17 @@ int run(const SweepCommandOptions& options) {
 
 }  // namespace
 
-void add_sweep_command(const Command& app, ChosenCommand& chosen) {
+void add_sweep_command(const Command& app) {
   const auto options = std::make_shared<SweepCommandOptions>();
-  const Command command =
-      app.add_command("sweep", "several training runs, one after the other, and their table");
-  command
-      .add_option("recipe", options->recipe,
-                  "YAML: which runs, or a configuration of train (tools/sweep/README.md)")
-      .required()
-      .readable()
-      .check(not_empty);
-  command.add_option("--set", options->set,
-                     "keys on top: train.lr=1e-4; with commas a run for each value: "
-                     "train.lr=1e-4,3e-4 ranks=1,2");
-  command
-      .add_option("--out", options->out,
-                  "folder of the runs and the table; the same again: goes on there (default: "
-                  "runs/sweep-NAME-TIME)")
-      .path()
-      .check(not_empty);
-  const Option with = command
-                          .add_option("--with", options->with,
-                                      "what starts the ranks: local (default: threads), mpirun, "
-                                      "srun")
-                          .one_of({"local", "mpirun", "srun"});
-  command.add_option("--hosts", options->hosts, "where mpirun starts them: a:4,b:4").needs(with);
-  const Option dry_run = command.add_flag(
-      "--dry-run", options->dry_run,
-      "prints the cases with the memory and time that they would take; runs nothing");
-  command
-      .add_option("--rates", options->rates,
-                  "machine or file of rates for the predicted times, as of fsdp explain [A100-80]")
-      .path()
-      .check(not_empty)
-      .needs(dry_run);
-  command.when_chosen([&chosen, options] { chosen = [options] { return run(*options); }; });
+  const Command command = app.add_command("sweep");
+  command.add({{"recipe", &options->recipe},
+               {"--set", &options->set},
+               {"--out", &options->out},
+               {"--with", &options->with},
+               {"--hosts", &options->hosts},
+               {"--dry-run", &options->dry_run},
+               {"--rates", &options->rates}});
+  command.runs(options, run);
 }
 
 }  // namespace fsdp::tools

@@ -40,17 +40,15 @@ int draw(const TraceOptions& options) {
 
 }  // namespace
 
-void add_trace_command(const Command& app, ChosenCommand& chosen) {
+void add_trace_command(const Command& app) {
   const auto options = std::make_shared<TraceOptions>();
-  const Command command = app.add_command("trace", "draws one step of a run made with --trace");
-  command.add_option("run", options->run, "the run directory").required().path();
-  command.add_option("--svg", options->svg, "the file to write").required().path();
-  command.add_option("--step", options->picture.step, "counted from 1 (default: the last)")
-      .from_to(int64_t{1}, int64_t{1} << 40);
-  command.add_option("--rank", options->rank, "whose timeline (default: 0)").from_to(0, 1 << 20);
-  command.add_option("--width", options->picture.width, "of the picture, in pixels (default: 960)")
-      .from_to(480, 20000);
-  command.when_chosen([&chosen, options] { chosen = [options] { return draw(*options); }; });
+  const Command command = app.add_command("trace");
+  command.add({{"run", &options->run},
+               {"--svg", &options->svg},
+               {"--step", &options->picture.step},
+               {"--rank", &options->rank},
+               {"--width", &options->picture.width}});
+  command.runs(options, draw);
 }
 
 }  // namespace fsdp::tools

@@ -111,29 +111,20 @@ int train_on_ranks(TrainOptions options) {
 
 }  // namespace
 
-void add_train_command(const Command& app, ChosenCommand& chosen) {
+void add_train_command(const Command& app) {
   const auto options = std::make_shared<TrainOptions>();
-  const Command command = app.add_command("train", "trains a model on text");
+  const Command command = app.add_command("train");
   add_rank_options(command, options->launch);
   add_config_options(command,
                      {FlagOf::kConfigured, FlagOf::kTrain, FlagOf::kComputing, FlagOf::kCollectives,
                       FlagOf::kTransport, FlagOf::kKernels},
                      options->given);
-  command
-      .add_option("--resume", options->run.resume,
-                  "goes on from a run directory or one checkpoint, with its configuration; "
-                  "auto: from runtime.run_dir, or starts there")
-      .path()
-      .check(not_empty);
-  command.add_flag("--resume-with-changes", options->run.resume_with_changes,
-                   "also where the configuration makes it another computation");
-  command.add_flag("--restart-from-scratch", options->run.restart_from_scratch,
-                   "with --resume auto: also where the checkpoints of the run cannot be read");
+  command.add({{"--resume", &options->run.resume},
+               {"--resume-with-changes", &options->run.resume_with_changes},
+               {"--restart-from-scratch", &options->run.restart_from_scratch}});
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
-  command.when_chosen([&chosen, options] {
-    chosen = [options] { return status_without_log(train_on_ranks(*options)); };
-  });
+  command.when_chosen([options] { return status_without_log(train_on_ranks(*options)); });
 }
 
 }  // namespace fsdp::tools

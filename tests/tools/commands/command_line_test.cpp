@@ -2,6 +2,7 @@
 // Requirements: S2.3.
 #include "tools/commands/command_line.h"
 
+#include <sstream>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -14,6 +15,11 @@ namespace {
 CommandLine parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "fsdp");
   return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+}
+CommandLine parse_words(const std::vector<std::string>& words) {
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return parse(arguments);
 }
 
 TEST_CASE("command line: a command is found and not run yet") {
@@ -203,6 +209,30 @@ TEST_CASE("command line: another program's arguments are no options of adopt") {
   CHECK(parse({"adopt", "env", "env_vars.sh"}).status == 2);
   CHECK(parse({"adopt", "hf"}).message == "adopt hf: file: missing (see fsdp adopt hf --help)");
   CHECK(parse({"adopt", "hf", "a", "--fp16"}).status == 2);
+}
+
+TEST_CASE("command line: every option of commands.json belongs to a command") {
+  std::string all_help;
+  const Json sections = Json::parse(commands_json());
+  for (const auto& [name, section] : sections.items()) {
+    if (name.starts_with('@')) continue;
+    CAPTURE(name);
+    std::vector<std::string> words = {"help"};
+    std::istringstream path(name);
+    for (std::string word; path >> word;) words.push_back(word);
+    const std::string help = parse_words(words).message;
+    all_help += help;
+    for (const auto& [option, about] : section.value("options", Json::object()).items()) {
+      CAPTURE(option);
+      CHECK(test::contains(help, "\n  " + option + " "));
+    }
+  }
+  for (const auto& [name, section] : sections.items()) {
+    for (const auto& [option, about] : section.value("options", Json::object()).items()) {
+      CAPTURE(option);
+      CHECK(test::contains(all_help, "\n  " + option + " "));
+    }
+  }
 }
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {
