@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "tools/commands/commands.h"
-#include "tools/doctor/table.h"
 #include "tools/launch/launch.h"
 #include "tools/report/source_commit.h"
 

@@ -1,6 +1,6 @@
 // What the doctor says: for each host a list of checks, each with its state, what was found, and
-// the line that mends it. How checks travel between ranks, and what --json prints.
-// Read next: doctor.h. Not here: what is checked (host_checks.h and its neighbours).
+// the line that mends it. How checks travel between ranks, and what is printed.
+// Read next: doctor.h. Not here: what is checked (checks.h).
 #pragma once
 
 #include <cstdint>
@@ -44,5 +44,8 @@ std::vector<Check> from_texts(const std::vector<std::string>& texts);
 
 // {hosts: [{host, checks: [{name, state, value, fix}]}]}
 Json to_json(const std::vector<HostReport>& hosts);
+// For people: a line for each check, and one more for each group of hosts where hosts differ; below
+// it what is wrong, with the line that mends it.
+std::string table(const std::vector<HostReport>& hosts);
 
 }  // namespace fsdp::tools::doctor

@@ -12,13 +12,6 @@
 
 #include "comm/exchange.h"
 #include "core/io/file.h"
-#include "tools/doctor/free_space.h"
-#include "tools/doctor/gpu_health.h"
-#include "tools/doctor/host_checks.h"
-#include "tools/doctor/host_facts.h"
-#include "tools/doctor/job_checks.h"
-#include "tools/doctor/library_checks.h"
-#include "tools/doctor/library_facts.h"
 #include "tools/doctor/shared_folder.h"
 #include "tools/doctor/within.h"
 #include "tools/launch/launch.h"

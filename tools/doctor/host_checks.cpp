@@ -1,6 +1,4 @@
-// One function for each check. Contract: tools/doctor/host_checks.h.
-#include "tools/doctor/host_checks.h"
-
+// One function for each check. Contract: tools/doctor/checks.h.
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/text/byte_size.h"
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {

@@ -1,11 +1,11 @@
-// One function for each check. Contract: tools/doctor/library_checks.h.
-#include "tools/doctor/library_checks.h"
-
+// One function for each check. Contract: tools/doctor/checks.h.
 #include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "core/io/file.h"
 #include "tools/doctor/check.h"
-#include "tools/doctor/free_space.h"
+#include "tools/doctor/facts.h"
 
 namespace fsdp::tools::doctor {
 

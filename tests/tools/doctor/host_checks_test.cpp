@@ -1,10 +1,10 @@
 // A healthy host, and one fault after the other.
 // Requirements: S1.23.
-#include "tools/doctor/host_checks.h"
-
 #include <algorithm>
 
 #include <doctest/doctest.h>
+
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {
