@@ -72,7 +72,7 @@ expect 1 'link: expected collectives of several sizes' "${comm[@]}" --local-rank
 # What was recorded is held to; only the cases that are measured are written.
 gate=("$FSDP" bench comm --threads 1 --collectives all_gather --dtypes f32 --min-bytes 4KiB --max-bytes 4MiB --factor 1024)
 gate+=(--rounds 1 --calls 1 --gate gate.json)
-expect 1 'gate.json: there is no such file; --update makes it' "${gate[@]}" --local-ranks 3
+expect 1 'gate.json: no such file; --update creates it' "${gate[@]}" --local-ranks 3
 expect 0 '^gate.json: 2 cases of 2 recorded' "${gate[@]}" --local-ranks 3 --update
 cp gate.json three.json
 expect 44 'gate.json: nothing is recorded for 2 ranks on 1 host by threads, memory of cpu \(.*\); recorded: 3 ranks on 1 host' \

@@ -110,7 +110,7 @@ cmp -s merged/model.safetensors merged_again/model.safetensors || fail "merged s
 grep -qE '^  parameters +2,304   of 4 layers: c_attn, mlp.c_fc' inspect.log ||
   fail "inspect of an adapter: $(grep -A4 LoRA inspect.log)"
 mistake "a LoRA adapter, no model: fsdp merge adds it" convert two/adapter out
-mistake "no adapter: there is nothing to merge" merge base/model out
+mistake "holds no adapter, so nothing can be merged" merge base/model out
 mistake "merged: is there already" merge two/adapter merged
 mistake "expected (4, 32), got (4, 24)" merge "$SOURCE/tests/fixtures/models/lora_gpt2" out --base base/model
 

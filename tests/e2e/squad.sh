@@ -94,17 +94,17 @@ mistake "rows.json:1: expected an object" --task squad --data rows.json --local-
 echo '{"rows": []}' >rows.json
 mistake 'rows.json:1: expected an object with "data", as files of SQuAD have' --task squad --data rows.json
 questions 1=a 2=b 1=c >twice.json
-mistake 'twice.json:4: the id "1" is that of the question at twice.json:2, too' --task squad --data twice.json
+mistake 'twice.json:4: the id "1" also belongs to the question at twice.json:2' --task squad --data twice.json
 questions 1=a | sed 's/"answers": .*]}]}]}]}/"answers": []}]}]}]}/' >unanswered.json
 mistake 'unanswered.json:2: field "answers": expected an answer to compare with, got none' \
   --task squad --data unanswered.json --local-ranks 2
 mistake "nowhere/p.json: cannot create" --task squad --data dev.json --predictions nowhere/p.json --local-ranks 3
 mistake "--predictions: run: expected a file, got a folder" --task squad --data dev.json --predictions run
-mistake "--predictions: ./dev.json: this is the file of the questions" --task squad --data dev.json \
+mistake "--predictions: ./dev.json: this file holds the questions" --task squad --data dev.json \
   --predictions ./dev.json
 mistake "--tokens: expected fewer than the 256 tokens of a prompt and its answer, got 256" --task squad \
   --data dev.json --tokens 256
-mistake "dev.json:2: the question has 38 tokens without its context, there is room for 37" --task squad \
+mistake "dev.json:2: the question has 38 tokens without its context, and only 37 fit" --task squad \
   --data dev.json --sequence-length 87
 mistake "--sequence-length: the model has 256 positions, got 257" --task squad --data dev.json \
   --sequence-length 257 --local-ranks 2

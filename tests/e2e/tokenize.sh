@@ -97,7 +97,7 @@ same "a stream" '{"sequence":0,"tokens":[49,43,49],"labels":[49,43,49]}' \
   "$(tokenize --data sums.jsonl --set data.field=q data.sequence_length=3 data.bad_rows=skip 2>/dev/null | head -1)"
 mistake "--decode excludes --data" tokenize "${rows[@]}" --decode
 mistake "--set data.shuffle=true: data.shuffle has no effect here" tokenize "${rows[@]}" data.shuffle=true
-mistake "data.format: synthetic: there is no text to tokenize" tokenize --set data.format=synthetic
+mistake "data.format: synthetic data has no text to tokenize" tokenize --set data.format=synthetic
 mistake "--limit: expected --data, --config or --set with it" tokenize --tokenizer bytes --limit 2 x
 
 # ---- mistakes ------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ void warn_of_missing(const std::string& name, const std::vector<std::string>& fi
   for (const std::string& file : files) {
     const bool meant = file.ends_with('%') || file.find_first_of("*?[") != std::string::npos ||
                        std::filesystem::exists(file);
-    if (!meant) fmt::print(stderr, "fsdp: warning: --{} {}: there is no such file\n", name, file);
+    if (!meant)
+      fmt::print(stderr, "fsdp: warning: --{} {}: this file does not exist\n", name, file);
   }
 }
 

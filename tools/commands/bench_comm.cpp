@@ -166,7 +166,7 @@ class CommRun {
     agree(rank_.world, [&] {
       const bool there = speaks() && is_there(options_.gate_file);
       if (!speaks() || (options_.update && !there)) return;
-      FSDP_CHECK(there, "{}: there is no such file; --update makes it", options_.gate_file);
+      FSDP_CHECK(there, "{}: no such file; --update creates it", options_.gate_file);
       text = read_file(options_.gate_file);
     });
     text = comm::from_first_rank(rank_.world, text);

@@ -12,6 +12,7 @@
 #include "tools/commands/listed_flags.h"
 #include "tools/config/key_values.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/load_model.h"
 
 namespace fsdp::tools {
 namespace {

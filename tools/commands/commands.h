@@ -22,6 +22,8 @@
 
 namespace fsdp::tools {
 
+struct ModelOptions;
+
 using AddCommand = void(const Command& app);
 
 AddCommand add_train_command, add_generate_command, add_eval_command, add_verify_command;
@@ -38,14 +40,6 @@ void print_note(const std::string& text);
 // A line on stdout that is there at once, also for a reader at the end of a pipe.
 void print_at_once(const std::string& line);
 
-// The model that a command uses, and how.
-struct ModelOptions {
-  std::string folder;
-  std::string base;
-  std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
-  std::string dtype = "f32";
-  std::string strategy;  // "": no_shard on one rank, full_shard on several
-};
 void add_model_options(const Command& command, ModelOptions& options);
 
 // --local-ranks, for every command that runs on ranks. All that the command is given goes to

@@ -12,6 +12,7 @@
 #include "tools/commands/commands.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 
@@ -34,6 +35,15 @@ std::vector<config::Override> overrides_of(const ConfigOptions& options) {
     for (config::Override& each : overrides_of(flag)) all.push_back(std::move(each));
   }
   return all;
+}
+
+config::TrainConfig read_for_prediction(const ConfigOptions& options, config::ModelSection* asked) {
+  config::TrainConfig config = config::read_config(options.config, overrides_of(options));
+  resolve_paths(config, options.config);
+  for (const std::string& note : config.notes) print_note(note);
+  if (asked) *asked = config.model;
+  for (const std::string& note : take_published_sizes(config)) print_note(note);
+  return config;
 }
 
 void add_data_key_options(const Command& command, const std::string& files, DataKeys& keys) {

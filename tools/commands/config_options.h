@@ -25,6 +25,11 @@ void add_config_options(const Command& command, const std::vector<FlagOf>& which
 // All of them. Error for a model that is none.
 std::vector<config::Override> overrides_of(const ConfigOptions& options);
 
+// The configuration for a prediction of it, which needs no weights: with paths resolved and the
+// sizes of a hub's name. `asked`: which model it names. Notes are printed.
+config::TrainConfig read_for_prediction(const ConfigOptions& options,
+                                        config::ModelSection* asked = nullptr);
+
 struct DataKeys {
   std::string config;                  // "": defaults and overrides
   std::vector<std::string> overrides;  // of --set

@@ -82,7 +82,8 @@ int merge(const ConvertOptions& options, RankContext& rank) {
   ConversionOptions conversion = conversion_of(options);
   agree(rank.world, [&] {
     const ModelSource source = find_model(options.from, options.base);
-    FSDP_CHECK(!source.adapter.empty(), "{}: no adapter: there is nothing to merge", options.from);
+    FSDP_CHECK(!source.adapter.empty(), "{}: the folder holds no adapter, so nothing can be merged",
+               options.from);
     conversion.from = source.folder;
     conversion.adapter = source.adapter;
   });

@@ -128,19 +128,10 @@ void print_json(const SquadFigures& figures, const SquadEvaluationOptions& optio
                     {"new_tokens", options.tokens},
                     {"sequence_length", figures.length},
                     {"tokenizer", figures.tokenizer},
-                    {"dtype", options.dtype},
+                    {"dtype", options.model.dtype},
                     {"ranks", ranks},
                     {"seconds", figures.seconds}};
   fmt::print("{}\n", out.dump({.indent = 2}));
-}
-
-template <typename Options>
-void add_model(const ModelOptions& model, Options& options) {
-  options.folder = model.folder;
-  options.base = model.base;
-  options.tokenizer = model.tokenizer;
-  options.dtype = model.dtype;
-  options.strategy = model.strategy;
 }
 
 // With keys of data: as a run that has them evaluates data.validation.
@@ -178,17 +169,16 @@ config::TrainConfig config_of(const EvalOptions& options, bool speaks) {
 
 int run_text(const EvalOptions& options, RankContext& rank) {
   TextEvaluationOptions text = options.text;
-  add_model(options.model, text);
+  text.model = options.model;
   text.batch = options.batch > 0 ? options.batch : kBatch;
   if (options.keys.given()) {
     agree(rank.world, [&] {
       text.config = config_of(options, rank.world.rank() == 0);
       std::string& tokenizer = text.config->data.tokenizer;
-      if (!text.tokenizer.empty() || tokenizer.empty()) {
-        tokenizer = text.tokenizer.empty() ? find_model(text.folder, text.base).default_tokenizer()
-                                           : text.tokenizer;
-      }
-      text.tokenizer = tokenizer;
+      ModelOptions& model = text.model;
+      if (!model.tokenizer.empty()) tokenizer = model.tokenizer;
+      if (tokenizer.empty()) tokenizer = find_model(model.folder, model.base).default_tokenizer();
+      model.tokenizer = tokenizer;
     });
   }
   ProgressLine line(rank.under_launcher);
@@ -201,7 +191,7 @@ int run_text(const EvalOptions& options, RankContext& rank) {
   const TextFigures figures = evaluate_text(text, rank, {.note = print_note, .progress = progress});
   if (rank.world.rank() != 0) return 0;
   if (options.json) {
-    print_json(figures, text.dtype, rank.world.size());
+    print_json(figures, text.model.dtype, rank.world.size());
   } else {
     print_text(figures);
   }
@@ -210,7 +200,7 @@ int run_text(const EvalOptions& options, RankContext& rank) {
 
 int run_squad(const EvalOptions& options, RankContext& rank) {
   SquadEvaluationOptions squad = options.squad;
-  add_model(options.model, squad);
+  squad.model = options.model;
   squad.metrics = {&kOfficialSquad, &kKaustSquad};
   squad.files = options.text.files;
   squad.length = options.text.length;

@@ -137,8 +137,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
                "from there on every token takes a pass over all of them\n",
                plan.longest, plan.seen);
   }
-  const PlacedOptions placed = options_for_use(plan.model, plan.seen, options.model.strategy,
-                                               parse_dtype(options.model.dtype), rank);
+  const PlacedOptions placed = options_for_use(plan.model, plan.seen, options.model, rank);
   check_fits(
       rank, placed,
       use_of_generation(plan.options, plan.prompts.ids, options.batch, plan.model.vocabulary));

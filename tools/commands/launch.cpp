@@ -1,5 +1,5 @@
 // fsdp launch: starts the ranks of another command of this program, and keeps them running.
-// Read next: tools/jobs/parent.h. Not here: a job that waits in a queue (launch_slurm.cpp).
+// Read next: tools/jobs/parent.h. Not here: a job that waits in a queue (launch_files.cpp).
 #include "tools/launch/launch.h"
 
 #include <fmt/format.h>

@@ -11,9 +11,6 @@
 #include "tools/predict/formulas/formula.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"
-#include "tools/train/data_paths.h"
-#include "tools/train/model_shape.h"
-#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -40,7 +37,7 @@ std::string help_of_formulas() {
 
 int print_formula(const MemoryOptions& options) {
   FSDP_CHECK(options.config.config.empty() && overrides_of(options.config).empty(),
-             "--formula: a formula has numbers of its own (--number), no configuration");
+             "--formula: a formula takes numbers (--number), not a configuration");
   const FormulaResult result = evaluate_formula(options.formula, options.numbers);
   std::printf("%s\n", options.json ? formula_json(result).c_str() : format_formula(result).c_str());
   return 0;
@@ -76,11 +73,7 @@ std::optional<DeviceMemory> device_of(const MemoryOptions& options,
 
 int print_view(const MemoryOptions& options) {
   check_one_process("memory");
-  const std::string& file = options.config.config;
-  config::TrainConfig config = config::read_config(file, overrides_of(options.config));
-  resolve_paths(config, file);
-  for (const std::string& note : config.notes) print_note(note);
-  for (const std::string& note : take_published_sizes(config)) print_note(note);
+  const config::TrainConfig config = read_for_prediction(options.config);
   const MemoryView view = view_memory(
       config,
       {.ranks = options.world,

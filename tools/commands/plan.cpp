@@ -21,7 +21,6 @@
 #include "tools/predict/memory_view.h"
 #include "tools/predict/rates_file.h"
 #include "tools/train/config_to_session.h"
-#include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
@@ -65,7 +64,7 @@ int print_validation(const PlanOptions& options) {
                                            {"leave-one-size", Fit::kLeaveOneSize},
                                            {"leave-one-set", Fit::kLeaveOneSet}};
   FSDP_CHECK(options.config.config.empty() && overrides_of(options.config).empty(),
-             "--validate: the rows say what is predicted; a configuration means nothing beside it");
+             "--validate: the rows say what is predicted, so a configuration has no effect");
   const std::vector<PublishedRow> rows = read_published_rows(options.validate);
   const Validation validation = [&] {
     const ProgressLine line("predictions");
@@ -96,12 +95,7 @@ bool has_percentiles(const Rates& rates) {
 // Without defaults for a plan. `asked`: which model the configuration names, for a run of it.
 PlanQuestion question_of(const PlanOptions& options, config::ModelSection& asked) {
   PlanQuestion question = options.question;
-  const std::string& file = options.config.config;
-  question.config = config::read_config(file, overrides_of(options.config));
-  resolve_paths(question.config, file);
-  for (const std::string& note : question.config.notes) print_note(note);
-  asked = question.config.model;
-  for (const std::string& note : take_published_sizes(question.config)) print_note(note);
+  question.config = read_for_prediction(options.config, &asked);
   question.gpu = machine_named(options.gpu);
   question.rates =
       call_rates({.rates = options.rates.empty() ? options.gpu : options.rates})->rates();

@@ -116,7 +116,7 @@ void print_sequences(const TokenizeOptions& options, comm::Communicator& world) 
   add_override("data.train", "--data", options.data, more);
   add_override("data.tokenizer", "--tokenizer", options.tokenizer, more);
   config::TrainConfig config = read_data_keys(options.keys, more, print_note);
-  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic: there is no text to tokenize");
+  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic data has no text to tokenize");
   config.data.shuffle = false;
   config.data.shuffle_rule = data::ShuffleRule::kFeistel;
   config.train.batch = 1;

@@ -24,7 +24,11 @@ struct Check {
   std::string fix = {};               // the line that mends it, or would where it is a fault
   std::optional<double> number = {};  // the value, for --expect
 
-  void fault(State how, std::string mended_by) { state = how, fix = std::move(mended_by); }
+  // `more` stands behind the value.
+  Check& fault(State how, std::string mended_by, const std::string& more = "") {
+    state = how, fix = std::move(mended_by), value += more;
+    return *this;
+  }
   bool operator==(const Check&) const = default;
 };
 

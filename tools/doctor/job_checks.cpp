@@ -94,9 +94,8 @@ Check clock_check(const ClockOffset& offset, const std::string& other) {
                   seconds ? "s" : "ms", other, offset.uncertainty * 1e3);
   const double surely = std::abs(offset.seconds) - offset.uncertainty;
   if (surely <= kSkewWarns) return check;
-  check.fault(surely > kSkewFails ? State::kFail : State::kWarn,
-              "chronyc makestep   # without chrony: systemctl restart systemd-timesyncd");
-  return check;
+  return check.fault(surely > kSkewFails ? State::kFail : State::kWarn,
+                     "chronyc makestep   # without chrony: systemctl restart systemd-timesyncd");
 }
 
 std::vector<std::vector<Stamps>> stamp_exchanges(comm::Communicator& world, int exchanges) {
@@ -172,7 +171,7 @@ std::vector<Expectation> parse_expectations(const std::string& text) {
   for (std::string part; std::getline(parts, part, ',');) {
     const Expectation one = parse_one(part);
     FSDP_CHECK(std::ranges::none_of(out, [&](const auto& other) { return other.name == one.name; }),
-               "{} is there twice", one.name);
+               "{} is given twice", one.name);
     out.push_back(one);
   }
   return out;

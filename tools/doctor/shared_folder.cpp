@@ -178,8 +178,7 @@ std::vector<Check> SharedFolder::checks(const Mount& on_first) const {
   Check rename = {.name = "folder rename", .value = "replaces a file at once"};
   if (!replaces_) {
     rename.value = "a file that was replaced has its old content";
-    rename.state = State::kFail;
-    rename.fix = "fsdp doctor --folder FOLDER   # of another file system";
+    rename.fault(State::kFail, "fsdp doctor --folder FOLDER   # of another file system");
   }
   const Check space = space_check("folder space", space_, "fsdp doctor --folder FOLDER");
   return {seen(on_first), rename, lock(on_first), speed(), space};
@@ -190,15 +189,16 @@ Check SharedFolder::seen(const Mount& on_first) const {
                  .value = fmt::format("{} ({})", folder_.string(), on_first.type)};
   if (hosts_.size() > 1 && unseen_.empty()) check.value += ", the same on all hosts";
   if (unseen_.empty()) return check;
-  check.state = State::kFail;
-  check.value = fmt::format("{}: files of {} are not there", folder_.string(), few_of(unseen_));
-  check.fix = mount_line(on_first);
-  if (check.fix.empty()) {
-    check.fix =
-        fmt::format("fsdp doctor --folder FOLDER   # that all hosts mount; on {} this one is {}",
-                    hosts_[0], on_first.type);
-  }
-  return check;
+  check.value =
+      fmt::format("{}: the files of {} are missing here", folder_.string(), few_of(unseen_));
+  const std::string mounted = mount_line(on_first);
+  return check.fault(
+      State::kFail,
+      mounted.empty()
+          ? fmt::format(
+                "fsdp doctor --folder FOLDER   # that all hosts mount; on {} this one is {}",
+                hosts_[0], on_first.type)
+          : mounted);
 }
 
 Check SharedFolder::lock(const Mount& on_first) const {
@@ -206,10 +206,10 @@ Check SharedFolder::lock(const Mount& on_first) const {
   if (lock_holds_) check.value = *lock_holds_ ? "respected" : hosts_[0] + "'s is not respected";
   if (!lock_problem_.empty()) check.value = "none: " + lock_problem_;
   if (lock_holds_.value_or(lock_problem_.empty())) return check;
-  check.fault(State::kWarn,
-              fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, local_lock",
-                          shell_word(on_first.place)));
-  return check;
+  return check.fault(State::kWarn,
+                     fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, "
+                                 "local_lock",
+                                 shell_word(on_first.place)));
 }
 
 Check SharedFolder::speed() const {
@@ -217,10 +217,9 @@ Check SharedFolder::speed() const {
                  .value = fmt::format("{:.0f} MiB/s", mib_per_s_),
                  .number = mib_per_s_};
   if (mib_per_s_ >= kSlow) return check;
-  check.state = State::kWarn;
-  check.fix =
-      "fsdp doctor --folder FOLDER   # of a faster file system; on Lustre: lfs setstripe -c -1";
-  return check;
+  return check.fault(State::kWarn,
+                     "fsdp doctor --folder FOLDER   # of a faster file system; on Lustre: lfs "
+                     "setstripe -c -1");
 }
 
 Check space_check(const std::string& name, const FreeSpace& space, const std::string& elsewhere) {
@@ -232,11 +231,10 @@ Check space_check(const std::string& name, const FreeSpace& space, const std::st
   if (space.inodes != kNoLimit) check.value += fmt::format(", {:.0f} inodes", space.inodes);
   const State worst = std::max(bytes, inodes);
   if (worst == State::kOk) return check;
-  check.fault(
+  return check.fault(
       worst,
       fmt::format("du {}-xd1 {} | sort -n | tail   # remove what is not needed; or {}",
                   inodes > bytes ? "--inodes " : "", shell_word(space.folder.string()), elsewhere));
-  return check;
 }
 
 std::string folder_fix(int code, const fs::path& folder) {

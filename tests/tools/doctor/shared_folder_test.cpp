@@ -55,7 +55,7 @@ TEST_CASE("a folder of each host's own: who is not seen, and what mounts it") {
   b.look();
   const std::string path = of_b.path().string();
   CHECK(b.checks(kNfs)[0] == Check{.name = "folder",
-                                   .value = path + ": files of a are not there",
+                                   .value = path + ": the files of a are missing here",
                                    .state = State::kFail,
                                    .fix = "mount -t nfs4 srv:/home /home"});
   CHECK(b.checks(kTmpfs)[0].fix ==

@@ -1,5 +1,6 @@
-// fsdp launch slurm: writes the file of a job for Slurm, submits it, and follows it.
-// Read next: tools/jobs/slurm_script.h.
+// fsdp launch slurm: writes the file of a job for Slurm, submits it, and follows it. fsdp launch
+// pbs, fsdp launch lsf: write a job file to begin with. Read next: tools/jobs/slurm_script.h,
+// tools/jobs/batch_file.h.
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "core/io/file.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
+#include "tools/jobs/batch_file.h"
 #include "tools/jobs/job.h"
 #include "tools/jobs/slurm_queue.h"
 #include "tools/jobs/slurm_script.h"
@@ -53,7 +55,7 @@ void settle_training(SlurmOptions& options) {
   for (const std::string& note : config.notes) say("note: " + note);
   const std::string directory = config.runtime.run_dir;
   FSDP_CHECK(!directory.empty(),
-             "launch slurm: needs runtime.run_dir, the folder that the run goes on in");
+             "launch slurm: needs runtime.run_dir, the folder in which the run continues");
   FSDP_CHECK(config.runtime.launch.end_time == 0,
              "launch slurm: runtime.end_time: Slurm says when the time of a job is over");
   FSDP_CHECK(!config.data.train.empty() || !config.data.sources.empty() || config.data.synthetic(),
@@ -81,8 +83,8 @@ Launcher launcher_of(const std::string& with) {
   if (with != "auto") return with == "srun" ? Launcher::kSrun : Launcher::kMpirun;
   const auto plugin = asked_srun_plugin();
   if (!plugin) {
-    say("note: there is no srun on this machine that could be asked: taken for one with PMIx "
-        "(--with)");
+    say("note: this machine has no srun to ask: the job assumes an srun with PMIx (--with "
+        "chooses another)");
     return Launcher::kSrun;
   }
   say(plugin->empty() ? "srun cannot connect the ranks of this program's MPI (srun --mpi=list): "
@@ -91,10 +93,13 @@ Launcher launcher_of(const std::string& with) {
   return plugin->empty() ? Launcher::kMpirun : Launcher::kSrun;
 }
 
-void write_script(const fs::path& file, const std::string& text) {
-  FSDP_CHECK(!is_there(file) || read_file(file).starts_with(script_mark()),
-             "--file: {} is there already, and fsdp launch slurm has not written it",
-             file.string());
+// `mark`: how a file begins that this command has written.
+void write_job(const fs::path& file, const std::string& text, const std::string& command,
+               const std::string& mark) {
+  FSDP_CHECK(!is_there(file) || read_file(file).starts_with(mark),
+             "--file: {} exists, and fsdp launch {} has not written it: remove the file, or give "
+             "another name",
+             file.string(), command);
   write_file_atomically(file, text);
 }
 
@@ -137,7 +142,7 @@ int launch_slurm(SlurmOptions options) {
     job.job.program = fs::read_symlink("/proc/self/exe").string();
     job.job.launcher = launcher_of(options.with);
     script = slurm_script(job);
-    if (!options.print) write_script(options.file, script);
+    if (!options.print) write_job(options.file, script, "slurm", script_mark());
   } catch (const Error& error) {
     report_error(error.what());
     return status::kMistake;
@@ -149,6 +154,56 @@ int launch_slurm(SlurmOptions options) {
   if (options.submit || options.wait) return submit_job(options);
   say(fmt::format("{} is written: sbatch {}", options.file, options.file));
   return status::kDone;
+}
+
+// ---- pbs, lsf ----
+
+struct BatchOptions {
+  BatchFile job;
+  std::string name;  // "pbs"
+  std::string file;
+  bool print = false;
+};
+
+int launch_batch(const BatchOptions& options) {
+  check_one_process("launch");
+  try {
+    BatchFile job = options.job;
+    run_of({.ranks = job.ranks, .program = {}, .arguments = job.arguments});
+    job.folder = fs::current_path().string();
+    job.file = fs::absolute(options.file).string();
+    job.program = fs::read_symlink("/proc/self/exe").string();
+    const std::string text = batch_file(job);
+    if (options.print) {
+      print_at_once(text);
+      return status::kDone;
+    }
+    write_job(job.file, text, options.name, batch_file_mark(job.system));
+  } catch (const Error& error) {
+    report_error(error.what());
+    return status::kMistake;
+  }
+  print_line(fmt::format(
+      "launch: {} is written. Such a file was never tried with a real {}: check it, and "
+      "add what the cluster needs",
+      options.file, options.name));
+  return status::kDone;
+}
+
+void add(const Command& group, const char* name, BatchSystem system) {
+  const auto options = std::make_shared<BatchOptions>();
+  options->name = name;
+  options->file = fmt::format("fsdp.{}", name);
+  options->job.system = system;
+  const Command command = group.add_command(name);
+  command.add("@launch batch",
+              {{"-n,--ranks", &options->job.ranks},
+               {"-N,--nodes", &options->job.nodes},
+               {"--time", &options->job.time},
+               {.name = "--file", .target = &options->file, .shown = options->file},
+               {"--print", &options->print},
+               {"command", &options->job.arguments}});
+  command.runs(options, launch_batch);
 }
 
 }  // namespace
@@ -178,6 +233,11 @@ void add_launch_slurm(const Command& group) {
                {"--submit", &options->submit},
                {"--wait", &options->wait}});
   command.when_chosen([options] { return launch_slurm(*options); });
+}
+
+void add_launch_batch(const Command& group) {
+  add(group, "pbs", BatchSystem::kPbs);
+  add(group, "lsf", BatchSystem::kLsf);
 }
 
 }  // namespace fsdp::tools
