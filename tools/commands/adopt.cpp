@@ -62,7 +62,7 @@ using Adopt =
 // The command prints what `adopt` makes of the options.
 void add_program(const Command& command, const Adopt& adopt,
                  const std::shared_ptr<AdoptCommandOptions>& options) {
-  // What another program's file mostly does not say.
+  // Another program's file mostly lacks these.
   command.add("@adopt", {{"--data", &options->data},
                          {"--validation", &options->validation},
                          {"--model", &options->model},
@@ -82,7 +82,7 @@ void add_program(const Command& command, const Adopt& adopt,
   });
 }
 
-// Of a program whose configuration is one file.
+// The program's configuration is one file.
 void add_file_program(const Command& group, const char* name,
                       std::string (*adopt)(const std::filesystem::path&,
                                            const adopt::AdoptOptions&)) {
@@ -100,7 +100,7 @@ void add_file_program(const Command& group, const char* name,
       options);
 }
 
-// Of a program whose configuration is its command line.
+// The program's configuration is its command line.
 void add_line_program(const Command& group, const char* name,
                       std::string (*adopt)(const std::vector<std::string>&,
                                            const adopt::AdoptOptions&)) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/io/json.h"
+#include "core/text/counted.h"
 #include "tools/bench/step_figures.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
@@ -63,10 +64,9 @@ void print_places(const StepBench& bench) {
 void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const StepFigures f = figures_of(bench, options.step);
-  fmt::print("{} {}, {} x {} tokens{}, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
-             options.dtype, options.step.batch, options.step.length, micro_steps_text(options.step),
-             rank.world.size(), rank.world.size() == 1 ? "" : "s", rank.threads,
-             rank.threads == 1 ? "" : "s", rank.world.size() == 1 ? "" : ", " + options.strategy,
+  fmt::print("{} {}, {} x {} tokens{}, {}{}: {} steps\n", options.preset, options.dtype,
+             options.step.batch, options.step.length, micro_steps_text(options.step),
+             ranks_text(rank), rank.world.size() == 1 ? "" : ", " + options.strategy,
              bench.step_ms.size());
   const auto row = [](const char* name, double step, const SpeedOfLight& light, double percent) {
     fmt::print(
@@ -208,6 +208,10 @@ Json json_of(const PlacePeaks& peaks) {
 std::string micro_steps_text(const StepBenchOptions& step) {
   const int n = step.fsdp.micro_steps;
   return n == 1 ? "" : fmt::format(" in {} micro-steps", n);
+}
+
+std::string ranks_text(const RankContext& rank) {
+  return counted(rank.world.size(), "rank") + " x " + counted(rank.threads, "thread");
 }
 
 void resolve(BenchOptions& options, RankContext& rank) {

@@ -21,6 +21,7 @@ struct BenchOptions {
 void add_bench_options(const Command& command, BenchOptions& options);
 Json json_of(const PlacePeaks& peaks);                       // {"device": bytes, ...}
 std::string micro_steps_text(const StepBenchOptions& step);  // " in 4 micro-steps", "" of one
+std::string ranks_text(const RankContext& rank);             // "2 ranks x 4 threads"
 // Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
 void resolve(BenchOptions& options, RankContext& rank);
 

@@ -27,13 +27,12 @@ void print_text(const InitCommandOptions& options, const RankContext& rank,
   const double whole = static_cast<double>(bench.parameters) *
                        static_cast<double>(size_of(accumulation_dtype(options.bench.dtype)));
   fmt::print(
-      "{}, {} parameters, {} on {} rank{} x {} thread{}, masters in {}\n"
+      "{}, {} parameters, {} on {}, masters in {}\n"
       "set-up         {:>10.3f} s\n"
       "initial values {:>10.3f} s, {:.1f} million a second on each rank\n"
       "peak memory    {:>10.0f} MiB of a rank; the whole model has {:.0f} MiB\n"
       "hash           {}\n",
-      options.preset, bench.parameters, options.strategy, rank.world.size(),
-      rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
+      options.preset, bench.parameters, options.strategy, ranks_text(rank),
       name_of(accumulation_dtype(options.bench.dtype)), bench.set_up_s, bench.values_s,
       static_cast<double>(bench.parameters) / rank.world.size() / bench.values_s * 1e-6,
       mib(bench.peak_bytes), whole / (1 << 20), hex(bench.hash));

@@ -32,7 +32,7 @@ void print(const KernelsOptions& options, const KernelReport& report) {
   std::fflush(stdout);
 }
 
-// 1: a kernel has become slower. Beside JSON and CSV the comparison goes to stderr.
+// 1: a kernel has become slower. The comparison goes to stderr where stdout has JSON or CSV.
 int compare(const KernelsOptions& options, const KernelReport& report) {
   const BaselineComparison comparison = compare_with_baseline(options.baseline, report);
   std::fputs(format_comparison(comparison, options.tolerance).c_str(),

@@ -34,10 +34,9 @@ bool shows_places(const ShardingOptions& options) {
 }
 
 void print_head(const ShardingOptions& options, const RankContext& rank) {
-  fmt::print("{} {}, {} x {} tokens{}, {} rank{} x {} thread{}: fastest of {} steps\n",
-             options.preset, options.dtype, options.step.batch, options.step.length,
-             micro_steps_text(options.step), rank.world.size(), rank.world.size() == 1 ? "" : "s",
-             rank.threads, rank.threads == 1 ? "" : "s", options.step.steps);
+  fmt::print("{} {}, {} x {} tokens{}, {}: fastest of {} steps\n", options.preset, options.dtype,
+             options.step.batch, options.step.length, micro_steps_text(options.step),
+             ranks_text(rank), options.step.steps);
   if (shows_places(options)) {
     fmt::print("{:<20}{:>10}{:>11}{:>14}",
                options.vary == "memory" ? "recompute, offload" : "offload", "ms", "predicted",

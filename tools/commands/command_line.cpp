@@ -112,8 +112,8 @@ std::vector<std::string> names_of_commands(const CLI::App& app) {
   return names;
 }
 
-// What is wrong with the command that the first arguments name, with its subcommand where it has
-// some, or with an option without its value. "" when they are options: CLI11 would only miss a
+// Names the mistake in the command of the first arguments, in its subcommand, or in an option
+// without its value. Returns "" when the first arguments are options: CLI11 would only miss a
 // command. It would also take the next option for a value.
 std::string first_mistake(CLI::App& app, int argc, const char* const* argv) {
   CLI::App* command = &app;
@@ -140,7 +140,8 @@ const CLI::App& chosen_command(const CLI::App& root) {
   return *app;
 }
 
-// What CLI11 says, in the words of this program. It knows its own kinds of mistakes by class only.
+// Says CLI11's message in the words of this program. It knows its own kinds of mistakes by class
+// only.
 std::string mistake_text(const CLI::ParseError& error, const CLI::App& command) {
   const std::string text = error.what();
   const std::string name = text.substr(0, text.find_first_of(": "));
@@ -186,7 +187,7 @@ constexpr AddCommand* kCommands[] = {add_train_command,   add_generate_command, 
                                      add_convert_command, add_inspect_command,  add_replay_command,
                                      add_adopt_command,   add_launch_command,   add_doctor_command};
 
-// What all ranks must have been given alike; the rest is each rank's own.
+// The settings that must be alike on all ranks; the others are each rank's own.
 std::vector<std::string> settings_of(const Command& command) {
   std::vector<std::string> own;
   for (const std::string& key : config::keys_of_each_rank()) own.push_back(flag_name(key));

@@ -15,7 +15,7 @@
 namespace fsdp::tools {
 namespace {
 
-// Of both commands.
+// Both commands have these options.
 struct ConvertOptions {
   LaunchOptions launch;
   ConversionOptions conversion;

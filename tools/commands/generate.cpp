@@ -132,10 +132,10 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     for (const std::string& note : plan.notes) print_note(note);
   }
   if (speaks && plan.longest > plan.seen) {
-    fmt::print(stderr,
-               "fsdp: the text may grow to {} tokens: the model sees the last {} tokens only, and "
-               "from there on every token takes a pass over all of them\n",
-               plan.longest, plan.seen);
+    print_note(fmt::format(
+        "the text may grow to {} tokens, but the model sees only the last {}: from there "
+        "on every token takes a pass over all of them",
+        plan.longest, plan.seen));
   }
   const PlacedOptions placed = options_for_use(plan.model, plan.seen, options.model, rank);
   check_fits(

@@ -49,7 +49,7 @@ config::TrainConfig configuration(const SlurmOptions& options, const Variation& 
   return config::read_config(options.config, overrides);
 }
 
-// What the job trains is checked now, and not when it has waited for a day.
+// The job's training is checked now, and not after the job has waited for a day.
 void settle_training(SlurmOptions& options) {
   const config::TrainConfig config = configuration(options, {});
   for (const std::string& note : config.notes) say("note: " + note);

@@ -49,7 +49,7 @@ std::string rates_of(const MemoryOptions& options) {
   return options.rates.empty() && options.gpu == kCpu ? kCpu : options.rates;
 }
 
-// What a rank may take: said on the command line, else by the configuration.
+// The memory that a rank may take: the command line says it, else the configuration.
 std::optional<DeviceMemory> device_of(const MemoryOptions& options,
                                       const config::TrainConfig& config) {
   const std::string& limit = config.runtime.memory_limit;

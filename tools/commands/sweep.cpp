@@ -3,6 +3,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ Launcher launcher_of(const std::string& with) {
   return with == "srun" ? Launcher::kSrun : Launcher::kLocal;
 }
 
-// What makes the table again in the folder `out`.
+// The command that makes the table again in the folder `out`.
 std::string command_text(const SweepCommandOptions& options, const std::filesystem::path& out) {
   std::vector<std::string> words = {"fsdp", "sweep", options.recipe};
   for (const std::string& text : options.set) words.insert(words.end(), {"--set", text});
@@ -44,11 +45,7 @@ std::string command_text(const SweepCommandOptions& options, const std::filesyst
 }
 
 std::string usual_folder(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  char text[32] = "";
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", ::localtime_r(&now, &parts));
-  return fmt::format("runs/sweep-{}-{}", name, text);
+  return fmt::format("runs/sweep-{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
 }
 
 void check_hosts(const SweepOptions& sweep, const std::vector<SweepCase>& cases) {

@@ -76,7 +76,7 @@ int train_on_ranks(TrainOptions options) {
     mistake = message_of(error);
     cause = cause_of(error);
   }
-  // What a folder shows to the first rank counts: others may know of its new entries late.
+  // The first rank's view of a folder counts: other ranks may see its new entries late.
   const bool auto_resume = request.from == "auto";
   if (auto_resume && !mistake.empty()) plan.config = configuration_of(request);
   options.run.config_file = options.given.config;
@@ -99,7 +99,7 @@ int train_on_ranks(TrainOptions options) {
           agree(world, [&] {
             if (!mistake.empty() && (of_first || !auto_resume))
               throw AgreedError(mistake, status::kFailed, cause);
-            // What only the number of ranks makes a mistake.
+            // Some configurations are a mistake for this number of ranks alone.
             if (!plan.finished) config::step_shape(plan.config, world.size());
           });
           check_same_config(world, plan.config);

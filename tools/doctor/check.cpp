@@ -121,7 +121,7 @@ std::vector<Group> shortened(std::vector<Group> groups) {
   return out;
 }
 
-// Of each check, in the order in which the hosts have them.
+// The groups of each check, in the order in which the hosts have the checks.
 std::vector<std::vector<Group>> groups_of(const std::vector<HostReport>& hosts) {
   std::vector<std::vector<Group>> rows;
   for (const HostReport& host : hosts) {

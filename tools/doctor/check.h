@@ -1,6 +1,6 @@
-// What the doctor says: for each host a list of checks, each with its state, what was found, and
-// the line that mends it. How checks travel between ranks, and what is printed.
-// Read next: doctor.h. Not here: what is checked (checks.h).
+// The doctor's result: for each host a list of checks, each with its state, the value that was
+// found, and the line that mends it. How checks travel between ranks, and what is printed. Read
+// next: doctor.h. Not here: what is checked (checks.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What is wrong with the hosts of a job, and the line that mends it: functions of the facts, most
-// of which name a check. Only what one line mends is wrong; the rest is said. Not here: the facts
+// Functions from facts to checks: the faults of a job's hosts, each with the line that mends it. A
+// check is a fault only where one line mends it; other findings are values. Not here: the facts
 // (facts.h), a folder that hosts share (shared_folder.h).
 #pragma once
 
@@ -61,9 +61,9 @@ struct ClockOffset {
   double seconds = 0;      // of a clock against the other: above 0, it is ahead
   double uncertainty = 0;  // seconds, to both sides
 };
-// Of the same exchanges; at least one.
+// Both lists are of the same exchanges, at least one.
 ClockOffset clock_offset(const std::vector<Stamps>& own, const std::vector<Stamps>& other);
-// Of a host's clock against the one of the host `other`.
+// Checks a host's clock against the clock of the host `other`.
 Check clock_check(const ClockOffset& offset, const std::string& other);
 
 // --expect gpus=8,nic_gbit=100: what must exist. An absence, or a lower number, then fails.
@@ -76,7 +76,8 @@ std::vector<Expectation> parse_expectations(const std::string& text);
 // "gpus, ranks, ..."
 std::string expectation_names();
 
-// A check whose number is lower fails, with the line that mends it. What is well needs none then.
+// A check whose number is lower fails, with the line that mends it. A check that is well loses its
+// line.
 void demand(const std::vector<Expectation>& expected, std::vector<HostReport>& hosts);
 
 }  // namespace fsdp::tools::doctor

@@ -1,6 +1,6 @@
-// What is found on a host: what Linux says of it and of the limits of this process, GPUs, the
-// libraries that serve them, MPI, launchers, free space. Not here: what is wrong with that
-// (checks.h), a shared folder (shared_folder.h).
+// The facts of a host: Linux's values for the host and for the limits of this process, GPUs, the
+// libraries that serve them, MPI, launchers, free space. Not here: faults (checks.h), a shared
+// folder (shared_folder.h).
 #pragma once
 
 #include <filesystem>
@@ -66,7 +66,8 @@ struct FreeSpace {
   double bytes = 0;              // that this user may have
   double inodes = 0;             // likewise; infinite where the file system does not count them
 };
-// Of the folder, or of the first one above it that is there. Error when the system says none.
+// Looks at the folder, or at the first folder above it that exists. Error when the system gives no
+// numbers.
 FreeSpace read_free_space(const std::filesystem::path& folder);
 
 struct Gpu {

@@ -12,7 +12,7 @@
 namespace fsdp::tools::doctor {
 namespace {
 
-// Of an element and those inside of it; "": it is not there.
+// The text of an element, with the elements inside it; "": the element does not exist.
 std::string inside(const std::string& xml, const std::string& tag) {
   const size_t open = xml.find("<" + tag + ">");
   if (open == std::string::npos) return "";

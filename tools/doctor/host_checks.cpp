@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
-// What Open MPI maps in /dev/shm for a rank (btl_vader_segment_size). This program's own windows
+// Open MPI maps so much in /dev/shm for a rank (btl_vader_segment_size). This program's own windows
 // are no files of /dev/shm: comm/shared_window.h.
 constexpr double kSharedByRank = 4 * kMiB;
-// What NCCL's user guide asks for where several GPUs talk to each other (--shm-size=1g).
+// NCCL's user guide asks for so much where several GPUs talk to each other (--shm-size=1g).
 constexpr double kSharedByNccl = kGiB;
 constexpr double kUsualLockedMemory = 8 * kMiB;  // Linux's own default since 5.16
 // The program with its libraries and files, sockets for each other rank, and those of NCCL.

@@ -78,7 +78,7 @@ std::optional<Space> read_space(const fs::path& folder) {
                .free = unit * static_cast<double>(of_folder.f_bavail)};
 }
 
-// Those with hardware of their own or, in a container, which has none, all.
+// The cards with hardware of their own; all cards in a container, whose cards have no hardware.
 std::vector<Card> read_cards(const fs::path& root) {
   std::vector<Card> all, own;
   for (const fs::path& card : entries(root / "sys/class/net")) {

@@ -1,5 +1,5 @@
-// What hosts have together: tables of what must be alike, and of numbers that can be expected.
-// Contract: tools/doctor/checks.h.
+// Checks over all hosts: tables of the values that must be alike, and of numbers that can be
+// expected. Contract: tools/doctor/checks.h.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -38,7 +38,7 @@ constexpr Alike kAlike[] = {
 // Beyond that, lines of logs are out of order; beyond the other, Slurm's munge refuses a host soon.
 constexpr double kSkewWarns = 1, kSkewFails = 60;  // seconds
 
-// Of the first host that has what most have; null: no host has the check.
+// The check of the first host that has the most frequent value; null: no host has the check.
 struct Right {
   const Check* check = nullptr;
   std::string host;
