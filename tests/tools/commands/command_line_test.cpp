@@ -217,7 +217,8 @@ TEST_CASE("command line: every option of commands.json belongs to a command") {
   std::string all_help;
   const Json sections = Json::parse(commands_json());
   const auto check = [](const Json& section, const std::string& help) {
-    for (const auto& [option, about] : section.value("options", Json::object()).items()) {
+    const Json options = section.value("options", Json::object());
+    for (const auto& [option, about] : options.items()) {
       CAPTURE(option);
       CHECK(test::contains(help, "\n  " + option + " "));
     }
