@@ -1,4 +1,4 @@
-// The sections in their order, and what is around them. Contract: tools/page/page.h.
+// Which files make a page, and the frame around its JSON. Contract: tools/page/page.h.
 #include "tools/page/page.h"
 
 #include <algorithm>
@@ -7,12 +7,8 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "tools/page/comparison_sections.h"
-#include "tools/page/html.h"
 #include "tools/page/page_data.h"
 #include "tools/page/page_files.h"
-#include "tools/page/run_sections.h"
-#include "tools/report/source_commit.h"
 #include "tools/report/svg_canvas.h"
 
 namespace fsdp::tools {
@@ -37,89 +33,31 @@ std::string title_of(const Report& report) {
     if (report.sweeps.empty()) add(run.name);
   }
   for (const PlanView& plan : report.plans) add(plan.file.stem().string());
-  constexpr size_t kMost = 100;
-  return text_cell(out, kMost).text;
+  constexpr size_t kMost = 100;  // bytes
+  size_t end = std::min(kMost, out.size());
+  while (end < out.size() && (static_cast<unsigned char>(out[end]) & 0xc0) == 0x80) --end;
+  return end < out.size() ? out.substr(0, end) + "..." : out;
 }
 
-std::string sweeps_html(const Report& report) {
-  std::string out;
-  for (size_t i = 0; i < report.sweeps.size(); ++i) {
-    const SweepView& sweep = report.sweeps[i];
-    out += paragraph(sweep.folder.string()) + sweep_html(sweep);
-    out +=
-        sweep.scaling.empty()
-            ? note(
-                  "No scaling plot: no two cases that differ in their number of ranks alone have a "
-                  "speed-up or tokens/s.")
-            : fmt::format(
-                  "<div class=\"plots\"><div class=\"plot\" data-sweep=\"{}\">"
-                  "<h3>speed-up over ranks</h3></div></div>\n",
-                  i);
+// Error for a file that is none of `fsdp plan --json`, or one of another version: page.js reads these keys.
+PlanView read_plan(const fs::path& file) {
+  PlanView view = {.file = file, .plan = read_json_file(file)};
+  FSDP_CHECK(view.plan.is_object() && view.plan.contains("plan"),
+             "{}: expected a folder of a run or a sweep, or what fsdp plan --json printed",
+             file.string());
+  try {
+    for (const char* key : {"model", "machine", "note", "notes", "rows", "scaling"})
+      view.plan.at(key);
+    for (const Json& row : view.plan.at("rows")) {
+      for (const char* key : {"settings", "nodes", "gpus", "step_s", "tokens_per_s_gpu", "mfu",
+                              "exposed_s", "peak_bytes", "fits", "bound", "useful_share", "days",
+                              "cost", "warnings"})
+        row.at(key);
+    }
+  } catch (const JsonError& error) {
+    fail("{}: is no plan of this version: {}", file.string(), error.what());
   }
-  return out;
-}
-
-std::string plans_html(const Report& report) {
-  std::string out;
-  for (const PlanView& plan : report.plans) out += paragraph(plan.file.string()) + plan_html(plan);
-  return out;
-}
-
-template <typename Html>
-std::string of_each_run(const Report& report, Html&& html) {
-  constexpr size_t kOpen = 2;
-  std::string out;
-  size_t shown = 0;
-  for (const RunView& run : report.runs) {
-    out += report.runs.size() == 1 ? html(run) : details(run.name, html(run), shown++ < kOpen);
-  }
-  return out;
-}
-
-struct Section {
-  const char* id;
-  const char* title;
-  std::string html;
-};
-
-std::vector<Section> sections_of(const Report& report, double now) {
-  const auto& runs = report.runs;
-  std::vector<Section> out;
-  if (!report.plans.empty()) out.push_back({"plan", "Plan", plans_html(report)});
-  if (!report.sweeps.empty()) out.push_back({"sweep", "Sweep", sweeps_html(report)});
-  if (runs.empty()) return out;
-  PageRoom memory, timelines;
-  const auto each = [&](auto&& html) { return of_each_run(report, html); };
-  out.push_back({"outcome", "Outcome", outcome_html(runs, now)});
-  out.push_back({"curves", "Curves", curves_html(runs)});
-  out.push_back({"memory", "Memory", each([&](auto& run) { return memory_html(run, memory); })});
-  out.push_back({"timeline", "Timeline of a step",
-                 each([&](auto& run) { return timeline_html(run, timelines); })});
-  out.push_back({"units", "Units", each(units_html)});
-  out.push_back({"collectives", "Collectives", each(collectives_html)});
-  out.push_back({"costs", "Lost time, restarts, checkpoints", costs_html(runs)});
-  out.push_back({"settings", "Configuration", settings_html(runs)});
-  return out;
-}
-
-std::string body_of(const Report& report, double now) {
-  std::string links, sections;
-  for (const auto& [id, title, html] : sections_of(report, now)) {
-    links += fmt::format("<a href=\"#{}\">{}</a>\n", id, title);
-    sections += section(id, title, html);
-  }
-  if (report.runs.empty() && !report.sweeps.empty())
-    sections += note("No run of the sweep has begun.");
-  return "<nav>" + links + "</nav>\n" + sections;
-}
-
-std::string left_out_html(const Report& report) {
-  std::string out;
-  for (const fs::path& run : report.left_out) out += note(run.string());
-  return out.empty() ? ""
-                     : details(fmt::format("{} runs are left out: a page has at most {}",
-                                           report.left_out.size(), kMostRuns),
-                               out, false);
+  return view;
 }
 
 }  // namespace
@@ -130,7 +68,7 @@ Report read_report(const std::vector<fs::path>& folders) {
   std::map<fs::path, std::string> ends;
   for (const fs::path& folder : folders) {
     if (is_there(folder) && !is_folder(folder)) {
-      out.plans.push_back(read_plan_view(folder));
+      out.plans.push_back(read_plan(folder));
       continue;
     }
     FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
@@ -166,10 +104,11 @@ std::string page_html(const Report& report, double now) {
   out += kHead;
   out += fmt::format("<title>{}</title>\n<style>{}\n{}</style></head>\n<body><main>\n<h1>{}</h1>\n",
                      title, uplot_style(), page_style(), title);
-  out += body_of(report, now) + left_out_html(report);
-  out += note("Made by fsdp report, " + source_commit() + ".") + "</main>\n";
-  out += "<script type=\"application/json\" id=\"data\">" +
-         script_text(page_data(report.runs, report.sweeps)) + "</script>\n";
+  out +=
+      "<noscript><p>This page needs JavaScript, which makes its tables and curves of the JSON in its "
+      "element \"data\".</p></noscript>\n</main>\n";
+  out += "<script type=\"application/json\" id=\"data\">" + script_text(page_data(report, now)) +
+         "</script>\n";
   return out + fmt::format("<script>{}</script>\n<script>{}</script>\n</body></html>\n",
                            uplot_script(), page_script());
 }

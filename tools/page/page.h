@@ -7,13 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "tools/page/plan_view.h"
+#include "core/io/json.h"
 #include "tools/page/run_view.h"
 #include "tools/page/sweep_view.h"
 
 namespace fsdp::tools {
 
 constexpr size_t kMostRuns = 40;  // of a page
+
+// A file that `fsdp plan --json` wrote.
+struct PlanView {
+  std::filesystem::path file;
+  Json plan;
+};
 
 struct Report {
   std::vector<RunView> runs;

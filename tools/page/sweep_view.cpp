@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "tools/page/html.h"
 #include "tools/page/run_view.h"
 #include "tools/report/finished_run.h"
 
@@ -136,54 +135,6 @@ void find_scaling(SweepView& view) {
   view.ideal = 1 / one->point.ranks;
 }
 
-// Null: the row has no such part, or the part no such column.
-const Json* part_of(const Json& row, const char* part, const std::string& column) {
-  const Json* found = row.find(part);
-  return found && found->is_object() ? found->find(column) : nullptr;
-}
-
-// The same, of a text.
-std::optional<std::string> text_of(const Json& row, const char* part, const std::string& column) {
-  const Json* found = part_of(row, part, column);
-  return found && found->is_string() ? std::optional(found->text()) : std::nullopt;
-}
-
-// With the text of the sweep's own tables where the row has it.
-Cell value_cell(const Json& row, const std::string& column) {
-  const Json* value = part_of(row, "median", column);
-  const auto text = text_of(row, "cells", column);
-  const bool none = !value || value->is_null();
-  if (none && !text) return {};
-  if (!none && !value->is_number())
-    return text_cell(text.value_or(value->is_string() ? value->text() : value->dump()));
-  Cell cell = number_cell(none ? std::nullopt : std::optional(value->get<double>()), 0);
-  if (text) {
-    cell.text = *text;
-    return cell;
-  }
-  const double number = value->get<double>();
-  if (number != std::floor(number) || std::abs(number) > 1e15)
-    cell.text = fmt::format("{:.5g}", number);
-  const Json* spread = part_of(row, "spread", column);
-  if (spread && spread->is_number() && spread->get<double>() > 0)
-    cell.beside = fmt::format("± {:.2g}", spread->get<double>());
-  return cell;
-}
-
-// Those of all rows, with the text above each.
-std::vector<std::pair<std::string, std::string>> columns_of(const Json& table) {
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const Json& row : table) {
-    const Json* median = row.find("median");
-    if (!median || !median->is_object()) continue;
-    for (const auto& [column, value] : median->items()) {
-      const std::pair each{column, text_of(row, "heads", column).value_or(column)};
-      if (std::find(out.begin(), out.end(), each) == out.end()) out.push_back(each);
-    }
-  }
-  return out;
-}
-
 // "failed: status 9: why"; "" for a case that has no reason.
 std::string reason_of(const Json& row) {
   const std::string reason = text_in(row, "reason");
@@ -212,29 +163,6 @@ SweepView read_sweep_view(const fs::path& folder) {
   }
   find_scaling(view);
   return view;
-}
-
-std::string sweep_html(const SweepView& sweep) {
-  const auto columns = columns_of(sweep.table);
-  std::vector<std::string> heads = {"case", "status", "ranks"};
-  for (const auto& [column, head] : columns) heads.push_back(head);
-  HtmlTable table(heads);
-  std::string question, reasons;
-  for (const Json& row : sweep.table) {
-    const Json* crowded = row.find("oversubscribed");
-    Cell ranks = number_cell(number_at(row, "/ranks"), 0);
-    if (crowded && crowded->is_boolean() && crowded->get<bool>()) ranks.beside = "oversubscribed";
-    std::vector<Cell> cells = {text_cell(text_in(row, "status")), ranks};
-    for (const auto& [column, head] : columns) cells.push_back(value_cell(row, column));
-    table.row(text_in(row, "case"), cells, text_in(row, "status") == "failed");
-    if (question.empty()) question = text_in(row, "question");
-    if (const std::string reason = reason_of(row); !reason.empty())
-      reasons += note(text_in(row, "case") + ": " + reason);
-  }
-  return (question.empty() ? "" : paragraph(question)) + table.html() + reasons +
-         note(
-             "A number is the median of a case's runs; behind ± stands how far the run that is "
-             "farthest from it is away.");
 }
 
 }  // namespace fsdp::tools

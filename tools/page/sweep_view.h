@@ -36,7 +36,4 @@ bool is_sweep_folder(const std::filesystem::path& folder);
 // Error for a table that is not one of a sweep.
 SweepView read_sweep_view(const std::filesystem::path& folder);
 
-// The question, the table and what refused cases and failed ones have said, as HTML.
-std::string sweep_html(const SweepView& sweep);
-
 }  // namespace fsdp::tools

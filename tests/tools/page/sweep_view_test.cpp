@@ -76,38 +76,6 @@ TEST_CASE("sweep view: configurations say which cases are a series, not their na
   CHECK(view_of(folder, rows).scaling.back().points.size() == 2);
 }
 
-TEST_CASE("sweep view: the table, with its reasons and spreads") {
-  const test::TempFolder folder;
-  const std::string html = sweep_html(view_of(
-      folder,
-      row("a", 2, R"("tokens_per_s": 100.25, "hash": "<b>", "none": null)") + "," +
-          R"({"case": "c", "status": "failed", "reason": "status 9: why\n  fits with less", "ranks": 8,
-                      "oversubscribed": true, "values": {}, "median": {}, "spread": {}})"));
-  CAPTURE(html);
-  CHECK(test::contains(html, "<th class=\"number\">tokens_per_s</th><th>hash</th>"));
-  CHECK(test::contains(html, "title=\"100.25\">100.25 <small>\u00b1 1.5</small></td>"));
-  CHECK(test::contains(html, "<td>&lt;b&gt;</td>"));
-  CHECK(test::contains(html, "<tr class=\"differs\"><th>c</th><td>failed</td>"));
-  CHECK(test::contains(html, ">8 <small>oversubscribed</small></td>"));
-  CHECK(test::contains(html, ">c: failed: status 9: why\n  fits with less</p>"));
-}
-
-TEST_CASE("sweep view: the question, and heads and cells as the sweep has written them") {
-  const test::TempFolder folder;
-  const std::string html = sweep_html(view_of(
-      folder,
-      row("a", 2, R"("tokens_per_s": 1234.5, "fits": true, "none": null)",
-          R"(, "question": "Why?", "heads": {"tokens_per_s": "tokens/s", "fits": "fits", "none": "f1"},
-             "cells": {"tokens_per_s": "1,234 ±2", "fits": "yes", "none": "-"})") +
-          "," +
-          row("b", 2, R"("tokens_per_s": null)", R"(, "heads": {"tokens_per_s": "tokens/s"})")));
-  CAPTURE(html);
-  CHECK(html.starts_with("<p>Why?</p>"));
-  CHECK(test::contains(html, ">tokens/s</th><th>fits</th><th class=\"number\">f1</th></tr>"));
-  CHECK(test::contains(html, "title=\"1234.5\">1,234 ±2</td><td>yes</td>"));
-  CHECK(test::contains(html, "<td class=\"number\">-</td>"));
-}
-
 TEST_CASE("sweep view: the first run of each case, and what is no table") {
   const test::TempFolder folder;
   test::begun_run(folder, "a/run1", test::page_config("full_shard"));
