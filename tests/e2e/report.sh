@@ -21,7 +21,7 @@ size() { stat -c %s "$1"; }
 # The page as page.js lays it out; nothing without node.
 layout() {
   ! command -v node >/dev/null || data "$1" | node -e 'const layout = require(process.argv[1]);
-    process.stdout.write(layout(JSON.parse(require("fs").readFileSync(0, "utf8"))));' "$SOURCE/tools/page/page.js"
+    process.stdout.write(layout.page(JSON.parse(require("fs").readFileSync(0, "utf8"))));' "$SOURCE/tools/page/page.js"
 }
 mistake() {  # 'part of the message' ARGUMENTS...
   local part=$1
@@ -77,8 +77,7 @@ cat >sweep/table.json <<'JSON'
  {"case": "ranks=2", "status": "failed", "reason": "status 9", "ranks": 2, "values": {"speed_up": [1.5]}, "median": {"speed_up": 1.5}, "spread": {"speed_up": 0.25}}]
 JSON
 "$FSDP" report sweep -o sweep.html >out || fail "report of a sweep"
-grep -q '^sweep.html: 1 run,' out && data sweep.html | grep -q '"spread":{"speed_up":0.25}' &&
-  data sweep.html | grep -q '"ranks":\[1.0,2.0\],"speed_up":\[1.0,1.5\]' || fail "the sweep's table: $(cat out)"
+grep -q '^sweep.html: 1 run,' out && data sweep.html | grep -q '"spread":{"speed_up":0.25}' || fail "the sweep's table: $(cat out)"
 
 # ---- TensorBoard ---------------------------------------------------------------------------------
 "$FSDP" report ddp --tensorboard board >out || fail "report --tensorboard"
@@ -150,7 +149,7 @@ mistake 'nowhere: no such folder' nowhere -o new.html
 mkdir empty
 mistake 'empty: expected config.yaml and run_args.json, of a run, or table.json, of a sweep' empty -o new.html
 mistake 'empty: is a folder' ddp -o empty
-mistake 'text.txt: is there already, and no page of fsdp report' ddp -o text.txt
+mistake 'text.txt: exists already and is not a page of fsdp report' ddp -o text.txt
 mistake 'nowhere/new.html: cannot create' ddp -o nowhere/new.html
 [ ! -e new.html ] || fail "a refused report wrote a page"
 "$FSDP" report ddp -o two.html >out || fail "a page of ours is replaced"

@@ -11,12 +11,11 @@
 #include "models/hub_names.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/launch/launch.h"
-#include "tools/report/run_state.h"
+#include "tools/report/run_reader.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
@@ -102,7 +101,7 @@ std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
   }
   FSDP_CHECK(with_changes || refused.empty(),
              "--resume: the run would compute something else than before; --resume-with-changes "
-             "goes on all the same: {}",
+             "continues anyway: {}",
              fmt::join(refused, ", "));
   return notes;
 }
@@ -187,7 +186,7 @@ void add_missing(const RunRecord& record, const fs::path& folder, const ResumePl
   if (!record.last || !plan.manifest || record.last->step <= plan.manifest->step()) return;
   const fs::path missing = folder / fmt::format("step-{}", record.last->step);
   if (is_folder(missing)) return;
-  damaged.push_back(missing.string() + ": this last complete checkpoint is not there");
+  damaged.push_back(missing.string() + ": the last complete checkpoint does not exist any more");
 }
 
 // A run that has done all its steps needs none of them.
@@ -568,9 +567,9 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
 
 ResumePlan plan_resume(const ResumeRequest& request) {
   FSDP_CHECK(!request.from_scratch || request.from == "auto",
-             "--restart-from-scratch: only beside --resume auto");
+             "--restart-from-scratch: only with --resume auto");
   if (request.from.empty()) {
-    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
+    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only with --resume");
   }
   IoPatience patience = {.goes_on = request.restarted};
   try {
@@ -591,8 +590,8 @@ std::vector<std::string> compare_data(const std::map<std::string, std::string>& 
     differences.push_back(fmt::format("{}: {} -> {}", what, found->second, hash));
   }
   FSDP_CHECK(with_changes || differences.empty(),
-             "--resume: the run would read something else than before; --resume-with-changes goes "
-             "on all the same: {}",
+             "--resume: the run would read something else than before; --resume-with-changes "
+             "continues anyway: {}",
              fmt::join(differences, ", "));
   return differences;
 }

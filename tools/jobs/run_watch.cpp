@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "core/io/file.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/report/run_costs.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {

@@ -9,7 +9,8 @@
 #include "core/io/file.h"
 #include "tools/page/page_data.h"
 #include "tools/page/page_files.h"
-#include "tools/report/svg_canvas.h"
+#include "tools/report/run_reader.h"
+#include "tools/report/step_picture.h"
 
 namespace fsdp::tools {
 namespace {
@@ -37,6 +38,36 @@ std::string title_of(const Report& report) {
   size_t end = std::min(kMost, out.size());
   while (end < out.size() && (static_cast<unsigned char>(out[end]) & 0xc0) == 0x80) --end;
   return end < out.size() ? out.substr(0, end) + "..." : out;
+}
+
+// "failed: status 9: why"; "" for a case that has no reason.
+std::string reason_of(const Json& row) {
+  const std::string reason = text_at(row, "reason");
+  return reason.empty() ? "" : text_at(row, "status") + ": " + reason;
+}
+
+bool is_sweep_folder(const fs::path& folder) { return is_there(folder / "table.json"); }
+
+// Error for a table that is not one of a sweep.
+SweepView read_sweep_view(const fs::path& folder) {
+  const fs::path file = folder / "table.json";
+  const std::string text = read_file(file);
+  parse_json(text, file.string());  // names the file where the text is none
+  SweepView view = {.folder = folder, .table = Json::parse(text), .runs = {}};
+  FSDP_CHECK(view.table.is_array(), "{}: expected a list of cases, got {}", file.string(),
+             view.table.type_name());
+  for (const Json& row : view.table) {
+    FSDP_CHECK(row.is_object() && !text_at(row, "case").empty() && row.contains("status"),
+               "{}: expected an object with \"case\" and \"status\", got {:.60}", file.string(),
+               row.dump());
+    const fs::path of_case = folder / text_at(row, "case"), run = of_case / "run1";
+    if (is_there(of_case / "case.yaml"))
+      view.settings[text_at(row, "case")] = read_settings(of_case / "case.yaml");
+    if (!is_run_folder(run)) continue;
+    view.runs.push_back(run);
+    view.ends[run] = reason_of(row);
+  }
+  return view;
 }
 
 // Error for a file that is none of `fsdp plan --json`, or one of another version: page.js reads these keys.
@@ -105,8 +136,8 @@ std::string page_html(const Report& report, double now) {
   out += fmt::format("<title>{}</title>\n<style>{}\n{}</style></head>\n<body><main>\n<h1>{}</h1>\n",
                      title, uplot_style(), page_style(), title);
   out +=
-      "<noscript><p>This page needs JavaScript, which makes its tables and curves of the JSON in its "
-      "element \"data\".</p></noscript>\n</main>\n";
+      "<noscript><p>This page needs JavaScript, which makes its tables and curves of the JSON in "
+      "its element \"data\".</p></noscript>\n</main>\n";
   out += "<script type=\"application/json\" id=\"data\">" + script_text(page_data(report, now)) +
          "</script>\n";
   return out + fmt::format("<script>{}</script>\n<script>{}</script>\n</body></html>\n",
@@ -120,7 +151,8 @@ void check_page_path(const fs::path& path) {
   const ReadableFile file(path);
   std::string begin(std::min(kBegin.size(), file.size()), '\0');
   file.read_at(0, begin.data(), begin.size());
-  FSDP_CHECK(begin == kBegin, "{}: is there already, and no page of fsdp report; give another name",
+  FSDP_CHECK(begin == kBegin,
+             "{}: exists already and is not a page of fsdp report; give another name",
              path.string());
 }
 

@@ -242,6 +242,36 @@ const layout = (() => {
   const each = (runs, html) => runs.length === 1 ? html(runs[0]) : runs.map((run, i) => details(run.name, html(run), i < 2)).join("");
 
   // ---- sweeps and plans ----
+  const ranksOf = name => name.split(",").filter(part => !part.startsWith("ranks=")).join(",") || "all cases";
+  // What the cases of a series have in common: all settings but those that may have to follow the ranks, all settings,
+  // the name. The first of these that leaves no two cases with the same ranks counts.
+  const kinds = (name, settings) => {
+    if (!settings) return [ranksOf(name) === name ? name.replace(/\d+/g, "#") : ranksOf(name), name, name];
+    const {"train.batch": batch, "fsdp.shard_size": size, ...rest} = settings;
+    return [JSON.stringify(rest), JSON.stringify(settings), name];
+  };
+  const series = (cases, kind) => [...new Set(cases.map(each => each.kinds[kind]))].flatMap(common => {
+    const group = cases.filter(each => each.kinds[kind] === common);
+    if (new Set(group.map(each => each.ranks)).size < group.length && kind < 2) return series(group, kind + 1);
+    const points = [...group].sort((a, b) => a.ranks - b.ranks), first = points[0].name, end = points.at(-1).name;
+    return [{name: ranksOf(first) === ranksOf(end) ? ranksOf(first) : `${first} to ${end}`, cases: points.map(each => each.name),
+      ranks: points.map(each => each.ranks), speed_up: points.map(each => each.speed)}];
+  });
+  // The column of the sweep; without it the tokens of a second, compared with those of the fewest ranks. Rows with more
+  // ranks than cores are left out. The baseline of the ideal is the case with a speed-up of 1.
+  const scalingOf = ({table: rows, settings}) => {
+    const speeds = column => rows.filter(row => row.ranks > 0 && row.median?.[column] > 0 && row.oversubscribed !== true)
+      .map(row => ({name: row.case, ranks: row.ranks, speed: row.median[column], kinds: kinds(row.case, settings[row.case])}));
+    let cases = speeds("speed_up");
+    if (!cases.length) {
+      cases = speeds("tokens_per_s");
+      const least = cases.reduce((found, each) => each.ranks < found.ranks ? each : found, cases[0])?.speed;
+      for (const each of cases) each.speed /= least;
+    }
+    const found = series(cases, 0), away = each => Math.abs(each.speed - 1);
+    if (!found.some(each => each.ranks.length > 1)) return {series: [], ideal: 1};
+    return {series: found, ideal: 1 / cases.reduce((near, each) => away(each) < away(near) ? each : near).ranks};
+  };
   // With the text of the sweep's own tables where the row has it.
   const value = (row, column) => {
     const median = row.median?.[column] ?? null, spread = row.spread?.[column], cell = row.cells?.[column];
@@ -251,7 +281,7 @@ const layout = (() => {
     return {...number(median, 0), ...Number.isInteger(median) ? {} : {text: String(+median.toPrecision(5))},
       ...spread > 0 ? {beside: `± ${+spread.toPrecision(2)}`} : {}};
   };
-  const sweep = ({folder, table: rows, scaling}, index) => {
+  const sweep = ({folder, table: rows, ...more}, index) => {
     const columns = new Map(rows.flatMap(row => Object.keys(row.median ?? {}).map(key => {
       const head = row.heads?.[key] ?? key;
       return [JSON.stringify([key, head]), [key, head]];
@@ -264,7 +294,7 @@ const layout = (() => {
           ...found.map(([key]) => value(row, key))], row.status === "failed"])) +
       rows.map(reason).join("") +
       note("A number is the median of a case's runs; behind ± stands how far the farthest run is from the median.") +
-      (scaling.length ? plots(`<div class="plot" data-sweep="${index}"><h3>speed-up over ranks</h3></div>`)
+      (scalingOf({table: rows, ...more}).series.length ? plots(`<div class="plot" data-sweep="${index}"><h3>speed-up over ranks</h3></div>`)
         : note("No scaling plot: no two cases that differ in their number of ranks alone have a speed-up or tokens/s."));
   };
   const planRow = row => [row.settings, [number(row.nodes, 0), number(row.gpus, 0), number(row.step_s, 3),
@@ -279,7 +309,7 @@ const layout = (() => {
     [...new Set(plan.rows.flatMap(row => row.warnings))].map(note).join("") + svg +
     (plan.yaml ? details("configuration of the first", preformatted(plan.yaml), false) : "");
 
-  return data => {
+  const page = data => {
     const runs = data.runs, sections = [];
     const add = (id, title, html) => sections.push({id, title, html});
     if (data.plans.length) add("plan", "Plan", data.plans.map(plan).join(""));
@@ -300,6 +330,7 @@ const layout = (() => {
       (data.left_out.length ? details(`${data.left_out.length} runs are left out: a page has at most ${data.most_runs}`,
         data.left_out.map(note).join(""), false) : "") + note(data.made_by);
   };
+  return {page, scalingOf};
 })();
 
 const drawCurves = data => {
@@ -364,12 +395,12 @@ const drawCurves = data => {
   }
 
   for (const place of document.querySelectorAll("[data-sweep]")) {
-    const sweep = data.sweeps[+place.dataset.sweep];
-    const ranks = [...new Set(sweep.scaling.flatMap(series => series.ranks))].sort((a, b) => a - b);
-    const series = sweep.scaling.map((each, index) => ({label: each.name, colour: index, points: true}));
-    const tables = sweep.scaling.map(each => [each.ranks, each.speed_up]);
+    const scaling = layout.scalingOf(data.sweeps[+place.dataset.sweep]);
+    const ranks = [...new Set(scaling.series.flatMap(each => each.ranks))].sort((a, b) => a - b);
+    const series = scaling.series.map((each, index) => ({label: each.name, colour: index, points: true}));
+    const tables = scaling.series.map(each => [each.ranks, each.speed_up]);
     series.push({label: "ideal", colour: "pale", dash: [2, 4], points: false});
-    tables.push([ranks, ranks.map(n => n * sweep.ideal)]);
+    tables.push([ranks, ranks.map(n => n * scaling.ideal)]);
     draw(place, series, tables, "ranks", {axis: {splits: () => ranks}});
   }
 };
@@ -378,6 +409,6 @@ if (typeof document === "undefined") {
   module.exports = layout;  // in a test
 } else {
   const data = JSON.parse(document.getElementById("data").textContent);
-  document.querySelector("main").insertAdjacentHTML("beforeend", layout(data));
+  document.querySelector("main").insertAdjacentHTML("beforeend", layout.page(data));
   drawCurves(data);
 }

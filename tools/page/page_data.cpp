@@ -123,21 +123,6 @@ Json run_json(const RunView& run, double now, size_t most_points) {
   return out;
 }
 
-Json scaling_json(const SweepView& sweep) {
-  Json out = Json::array();
-  for (const ScalingSeries& series : sweep.scaling) {
-    Json ranks = Json::array(), speed_up = Json::array(), cases = Json::array();
-    for (const ScalingPoint& point : series.points) {
-      ranks.push_back(point.ranks);
-      speed_up.push_back(point.speed_up);
-      cases.push_back(point.name);
-    }
-    out.push_back(
-        {{"name", series.name}, {"ranks", ranks}, {"speed_up", speed_up}, {"cases", cases}});
-  }
-  return out;
-}
-
 std::string plan_svg(const Json& plan) {
   std::vector<PlanPoint> points;
   for (const Json& row : plan.at("scaling")) {
@@ -209,10 +194,8 @@ Json page_data(const Report& report, double now) {
     out["runs"].push_back(std::move(each));
   }
   for (const SweepView& sweep : report.sweeps) {
-    out["sweeps"].push_back({{"folder", sweep.folder.string()},
-                             {"table", sweep.table},
-                             {"scaling", scaling_json(sweep)},
-                             {"ideal", sweep.ideal}});
+    out["sweeps"].push_back(
+        {{"folder", sweep.folder.string()}, {"table", sweep.table}, {"settings", sweep.settings}});
   }
   for (const PlanView& plan : report.plans) {
     out["plans"].push_back(

@@ -1,5 +1,5 @@
 // What the page holds as JSON, for its layout and for programs that read pages. Read next: page.js, which makes the
-// page of it. Not here: reading runs and sweeps (run_view.h, sweep_view.h).
+// page of it. Not here: reading runs and sweeps (run_view.h, page.h).
 #pragma once
 
 #include <string>
@@ -13,8 +13,7 @@ namespace fsdp::tools {
 constexpr size_t kMostPoints = 24'000;
 
 // {"runs": [{"name", "folder", "state", "settings", "metrics", "step", "curves": {"loss": {"step": [...], "value":
-// [...]}}, ...}], "sweeps": [{"folder", "table", "scaling": [{"name", "ranks", "speed_up", "cases"}], "ideal"}],
-// "plans": [{"file", "plan", "svg"}], ...}. `now`: Unix time.
+// [...]}}, ...}], "sweeps": [{"folder", "table", "settings"}], "plans": [{"file", "plan", "svg"}], ...}. `now`: Unix time.
 Json page_data(const Report& report, double now);
 
 // As the content of a script element: no text in it can end the element.

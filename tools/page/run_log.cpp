@@ -46,17 +46,12 @@ RunLog read_run_log(const std::filesystem::path& file) {
   if (!is_there(file)) return out;
   const MappedFile map(file);
   double wall_s = 0;  // an evaluation has none of its own
-  for (std::string_view text = map.text(); !text.empty();) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const auto line = MetricsLine::read(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!line) {
-      ++out.foreign;
-      continue;
-    }
+  for_each_line(map.text(), [&](std::string_view, const std::optional<MetricsLine>& line) {
+    out.foreign += !line;
+    if (!line) return;
     wall_s = line->number("wall_time_s").value_or(wall_s);
     for (Curve& curve : out.curves) add(curve, *line, wall_s);
-  }
+  });
   return out;
 }
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/report/svg_canvas.h"
+#include "tools/report/step_picture.h"
 
 namespace fsdp::tools {
 namespace {

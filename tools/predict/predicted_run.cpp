@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "tools/checkpoint/read_checkpoint.h"
-#include "tools/checkpoint/staged_state.h"
+#include "tools/checkpoint/write_checkpoint.h"
 #include "tools/config/step_shape.h"
 #include "tools/generate/generation.h"
 #include "tools/model_folders/checkpoint_model.h"

@@ -13,7 +13,7 @@
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
+#include "tools/report/run_reader.h"
 #include "tools/run/difference_origin.h"
 #include "tools/run/training_run.h"
 

@@ -4,12 +4,12 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/text/byte_size.h"
-#include "tools/checkpoint/kept_lines.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_folder.h"
 #include "tools/checkpoint/unit_hashes.h"
 #include "tools/config/guests.h"
 #include "tools/launch/end_note.h"
+#include "tools/report/metrics_line.h"
 #include "tools/report/result_files.h"
 
 namespace fsdp::tools {

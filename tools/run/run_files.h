@@ -19,7 +19,7 @@ namespace fsdp::tools {
 void forget_directory(const std::filesystem::path& directory);
 // What came after the checkpoint is done again, and a run that goes on is not at its end.
 // `run_before`: the directory of the run that left the checkpoint, whose lines up to there
-// `directory` gets (metrics_until in tools/checkpoint/kept_lines.h). Returns what the user should
+// `directory` gets (metrics_until in tools/report/metrics_line.h). Returns what the user should
 // know.
 std::vector<std::string> go_on_in_directory(const std::filesystem::path& directory,
                                             const std::filesystem::path& run_before,

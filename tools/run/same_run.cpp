@@ -24,11 +24,11 @@ void check_same_run(const ContinuedRun& run) {
   FSDP_CHECK(run.shape.batch == run.before.batch,
              "--resume: train.batch: {}; the run had: {}. Where train.batch is not given it grows "
              "with the ranks: --set train.batch={} --set train.micro_steps=auto keeps it; "
-             "--resume-with-changes goes on all the same",
+             "--resume-with-changes continues anyway",
              run.shape.text(), run.before.text(), run.before.batch);
   FSDP_CHECK(models::config_json(run.model, "") == run.model_before,
              "--resume: the model is another one than the checkpoint's; "
-             "--resume-with-changes goes on all the same");
+             "--resume-with-changes continues anyway");
   FSDP_CHECK(!run.order_follows_ranks || run.shape.ranks == ranks,
              "--resume: with data.shuffle_rule: torch the number of ranks decides which sequences "
              "an epoch has: expected {} rank{} as before, got {}; --resume-with-changes goes on "
@@ -38,7 +38,7 @@ void check_same_run(const ContinuedRun& run) {
              "--resume: dropout depends on the micro-step in which a sequence is computed, and "
              "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
              "train.micro_steps as before (with train.rows_per_pass, any); "
-             "--resume-with-changes goes on all the same",
+             "--resume-with-changes continues anyway",
              ranks);
 }
 

@@ -20,7 +20,7 @@ struct ContinuedRun {
 
 // Whether dropout, which is keyed by micro-steps, would drop other elements than before.
 bool drops_other_elements(const ContinuedRun& run);
-// Error that says what differs and that --resume-with-changes goes on all the same.
+// Error that says what differs and that --resume-with-changes continues anyway.
 void check_same_run(const ContinuedRun& run);
 
 }  // namespace fsdp::tools

@@ -15,7 +15,7 @@
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
-#include "tools/report/run_state.h"
+#include "tools/report/run_reader.h"
 #include "tools/run/run_files.h"
 #include "tools/run/run_texts.h"
 #include "tools/train/config_to_session.h"

@@ -7,7 +7,6 @@
 
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
-#include "tools/checkpoint/checkpoint_room.h"
 #include "tools/launch/batch_job.h"
 #include "tools/launch/launch.h"
 #include "tools/run/training_run.h"

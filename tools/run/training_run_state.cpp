@@ -6,7 +6,6 @@
 
 #include "core/machine_error.h"
 #include "models/config.h"
-#include "tools/checkpoint/checkpoint_room.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/launch/interrupt.h"

@@ -10,8 +10,8 @@
 #include "tests/support/io_faults.h"
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/launch/launch.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -275,7 +275,7 @@ TEST_CASE("resume: auto does not start over where a checkpoint was complete") {
   CHECK(test::contains(error_of("auto", given), "--restart-from-scratch"));
   CHECK(from_scratch().run_directory == run.directory);
   CHECK(test::contains(test::error_of([] { plan_resume({.from_scratch = true}); }),
-                       "--restart-from-scratch: only beside --resume auto"));
+                       "--restart-from-scratch: only with --resume auto"));
 }
 
 // Whether the error is the machine's, so that a later start may do; its text is `what`.
@@ -445,7 +445,7 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
   CHECK(p.notes.size() == free.size());
   CHECK(p.config.train.log_every.steps == 3);
   CHECK(test::contains(error_of(from, {"train.lr=0.25", "train.log_every=3", "train.seed=1"}),
-                       "goes on all the same: train.seed: 42 -> 1, train.lr: 0.5 -> 0.25"));
+                       "continues anyway: train.seed: 42 -> 1, train.lr: 0.5 -> 0.25"));
   const ResumePlan changed = plan(from, {"train.lr=0.25"}, true);
   CHECK(changed.notes == std::vector<std::string>{"changed: train.lr: 0.5 -> 0.25"});
   for (const char* key :
@@ -459,7 +459,7 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
                        "--resume-with-changes"));
   CHECK(plan(from, {"train.rows_per_pass=1"}).config.train.rows_per_pass == 1);
   CHECK(test::contains(test::error_of([] { plan_resume({.with_changes = true}); }),
-                       "only beside --resume"));
+                       "only with --resume"));
 }
 
 TEST_CASE("resume: other units are free, but not in fixed order") {

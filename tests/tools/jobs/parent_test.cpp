@@ -12,9 +12,9 @@
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/launch/end_note.h"
 #include "tools/report/run_costs.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {

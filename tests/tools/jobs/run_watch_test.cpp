@@ -7,7 +7,7 @@
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
-#include "tools/checkpoint/run_record.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {

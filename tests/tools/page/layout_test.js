@@ -1,7 +1,7 @@
 // The layout of the page (tools/page/page.js) under node: node layout_test.js. It prints what differs and exits 1.
 "use strict";
 const assert = require("node:assert");
-const layout = require("../../../tools/page/page.js");
+const {page: layout, scalingOf} = require("../../../tools/page/page.js");
 
 const curve = (name, step = [], value = []) => ({name, points: step.length, step, value, not_finite: []});
 const run = more => ({name: "a", folder: "runs/a", state: "ended: done", call: "fsdp train", ranks: 2, settings: {"train.lr": "0.001"},
@@ -20,7 +20,41 @@ const has = (html, ...texts) => texts.forEach(text => assert(html.includes(text)
 const hasNot = (html, ...texts) => texts.forEach(text => assert(!html.includes(text), `unexpected '${text}' in:\n${html}`));
 const numberCell = (tip, text) => `<td class="number" title="${tip}">${text}</td>`;
 
+const speed = (name, ranks, speed_up, more) => ({case: name, status: "ran", ranks, median: {speed_up}, ...more});
+const namesOf = (table, settings = {}) => scalingOf({table, settings}).series.map(each => each.name);
+
 const cases = {
+  "scaling: cases that differ in ranks alone are a series, with an ideal": () => {
+    const {series, ideal} = scalingOf({settings: {}, table: [speed("strategy=a,ranks=2", 2, 1.8), speed("strategy=a,ranks=1", 1, 1),
+      speed("strategy=b,ranks=4", 4, 3), speed("strategy=b,ranks=8", 8, 3, {oversubscribed: true})]});
+    assert.deepEqual(series, [
+      {name: "strategy=a", cases: ["strategy=a,ranks=1", "strategy=a,ranks=2"], ranks: [1, 2], speed_up: [1, 1.8]},
+      {name: "strategy=b", cases: ["strategy=b,ranks=4"], ranks: [4], speed_up: [3]}]);  // without the one that had no cores
+    assert.equal(ideal, 1);
+  },
+  "scaling: without a speed-up, tokens compared with those of the fewest ranks": () => {
+    const tokens = (name, ranks, tokens_per_s) => ({case: name, ranks, median: {tokens_per_s}});
+    const found = scalingOf({settings: {}, table: [tokens("F-B-2G1N", 2, 100), tokens("F-B-16G1N", 16, 500)]});
+    assert.deepEqual([found.series[0].name, found.series[0].speed_up, found.ideal], ["F-B-2G1N to F-B-16G1N", [1, 5], 0.5]);
+    for (const table of [[tokens("a", 2, 1)], [tokens("a", 2), tokens("b", 4)], []]) assert.deepEqual(namesOf(table), []);
+  },
+  "scaling: configurations say which cases are a series, not their names": () => {
+    const table = [], settings = {};
+    const add = (name, ranks, of) => table.push(speed(name, ranks, 1)) && (settings[name] = of);
+    add("1-rank", 1, {"train.batch": "8", "train.rows": "1"});
+    add("2-ranks", 2, {"train.batch": "16", "train.rows": "1"});
+    add("1-rank-with-the-rows-of-2", 1, {"train.batch": "8", "train.rows": "2"});
+    add("1-rank-with-the-rows-of-8", 1, {"train.batch": "8", "train.rows": "8"});
+    add("batch=8,ranks=1", 1, {"train.batch": "8"});  // the batch does not follow the ranks
+    add("batch=8,ranks=2", 2, {"train.batch": "8"});
+    add("batch=16,ranks=1", 1, {"train.batch": "16"});
+    add("4G1N", 4, {lr: "1"});
+    add("4G2N", 4, {lr: "1"});  // no difference at all
+    assert.deepEqual(namesOf(table, settings), ["1-rank to 2-ranks", "1-rank-with-the-rows-of-2", "1-rank-with-the-rows-of-8",
+      "batch=8", "batch=16", "4G1N", "4G2N"]);
+    add("4G2N", 4, {lr: "1"});  // of two tables, one behind the other: the name says nothing either
+    assert.equal(scalingOf({table, settings}).series.at(-1).ranks.length, 2);
+  },
   "a text is a text everywhere": () => {
     const bad = "</script><b title='x' \"y\">&\x1b";
     const html = page([run({name: bad, folder: bad, call: bad, settings: {[bad]: bad}, units: bad})], {left_out: [bad], made_by: bad});
@@ -89,12 +123,12 @@ const cases = {
       {case: "a", status: "ran", ranks: 2, median: {tps: 100.25, hash: "<b>", none: null, told: 1234.5}, spread: {tps: 1.5},
         question: "Why?", heads: {told: "tokens/s"}, cells: {told: "1,234 ±2", none: "-"}},
       {case: "c", status: "failed", reason: "status 9: why\n  fits with less", ranks: 8, oversubscribed: true, median: {}, spread: {}}];
-    const html = page([], {sweeps: [{folder: "s", table, scaling: [], ideal: 1}]});
+    const html = page([], {sweeps: [{folder: "s", table, settings: {}}]});
     has(html, '<th class="number">tps</th><th>hash</th><th class="number">none</th><th class="number">tokens/s</th>',
       '<td class="number" title="100.25">100.25 <small>± 1.5</small></td>', "<td>&lt;b&gt;</td>", numberCell(1234.5, "1,234 ±2"),
       '<td class="number">-</td>', '<tr class="differs"><th>c</th><td>failed</td>', "8 <small>oversubscribed</small></td>",
       ">c: failed: status 9: why\n  fits with less</p>", "<p>Why?</p>", "No scaling plot", "No run of the sweep has begun.");
-    has(page([], {sweeps: [{folder: "s", table, scaling: [{}], ideal: 1}]}), 'data-sweep="0"');
+    has(page([], {sweeps: [{folder: "s", table: [speed("x,ranks=1", 1, 1), speed("x,ranks=2", 2, 2)], settings: {}}]}), 'data-sweep="0"');
     has(page([run()], {left_out: ["x"]}), "1 runs are left out: a page has at most 40");
   },
   "a plan": () => {

@@ -26,7 +26,7 @@ TEST_CASE("page: the data of runs, a script that shows it, and nothing from else
   test::add_trace(a);
   const std::string html = page_html(read_report({a, b}), 2000);
   CHECK(data_of(html)["runs"].size() == 2);
-  CHECK(test::contains(html, "layout(data)"));
+  CHECK(test::contains(html, "layout.page(data)"));
   CHECK(test::contains(html, "<noscript><p>This page needs JavaScript"));
   CHECK(test::contains(html, "default-src 'none'"));
   CHECK(test::contains(html, "https://github.com/leeoniya/uPlot (v1.6.32)"));  // its notice
@@ -89,7 +89,7 @@ TEST_CASE("page: a sweep, its table, its runs, and runs that are too many") {
   CHECK(report.left_out ==
         std::vector<fs::path>{folder / "ranks=41/run1", folder / "ranks=42/run1"});
   const Json data = data_of(page_html(report, 0));
-  CHECK(data["sweeps"][0]["scaling"][0]["ranks"].size() == 42);
+  CHECK(data["sweeps"][0]["table"].size() == 42);
   CHECK(data["left_out"].size() == 2);
   CHECK(test::contains(
       test::error_of([&] { read_report(std::vector<fs::path>(41, folder / "ranks=1/run1")); }),
@@ -116,6 +116,24 @@ TEST_CASE("page: a plan, and files that are none") {
   CHECK(test::contains(error("no JSON"), "plan.json"));
 }
 
+TEST_CASE("page: the first run of each case of a sweep, its settings, and what is no table") {
+  const test::TempFolder folder;
+  test::begun_run(folder, "a/run1", test::page_config("full_shard"));
+  test::begun_run(folder, "a/run2", test::page_config("full_shard"));
+  folder.write("a/case.yaml", "# ranks: 2\ntrain: {batch: 8}\n");
+  const auto read = [&](const char* table) {
+    folder.write("table.json", table);
+    return read_report({folder.path()}).sweeps[0];
+  };
+  const SweepView view = read(R"([{"case": "a", "status": "ran"}, {"case": "b", "status": "failed"}])");
+  CHECK(view.runs == std::vector<fs::path>{folder / "a/run1"});
+  CHECK(view.ends.at(folder / "a/run1").empty());
+  CHECK(view.settings.at("a").at("train.batch") == "8");
+  const auto error = [&](const char* table) { return test::error_of([&] { read(table); }); };
+  CHECK(test::contains(error("[1]"), "table.json: expected an object with \"case\" and \"status\""));
+  CHECK(test::contains(error("{}"), "table.json: expected a list of cases, got object"));
+}
+
 TEST_CASE("page: it is written over a page of ours, and over nothing else") {
   const test::TempFolder folder;
   const auto run = test::begun_run(folder, "a", test::page_config("full_shard"));
@@ -125,10 +143,10 @@ TEST_CASE("page: it is written over a page of ours, and over nothing else") {
     return test::error_of([&] { check_page_path(path); });
   };
   CHECK(test::contains(error(run), "a: is a folder; expected the name of a file"));
-  CHECK(test::contains(error(folder.write("x", "short")), "x: is there already, and no page of"));
+  CHECK(test::contains(error(folder.write("x", "short")), "x: exists already and is not a page of"));
   CHECK(test::contains(
       error(folder.write("x", "<!DOCTYPE html>\n<html></html>" + std::string(100, ' '))),
-      "no page of fsdp report; give another name"));
+      "not a page of fsdp report; give another name"));
 }
 
 }  // namespace

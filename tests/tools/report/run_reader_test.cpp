@@ -1,5 +1,6 @@
-// Whether a run lives, by what its directory shows.
-#include "tools/report/run_state.h"
+// The files of a run's directory, read back: what the run was, whether it lives, where it came from; also where files
+// were cut. Folders that are no runs: compare_runs_test.cpp.
+#include "tools/report/run_reader.h"
 
 #include <doctest/doctest.h>
 
@@ -10,6 +11,21 @@
 
 namespace fsdp::tools {
 namespace {
+
+TEST_CASE("finished run: settings by dotted key, metrics as they are") {
+  const test::TempFolder folder;
+  folder.write("config.yaml",
+               "train: {lr: 1e-4, schedule: {kind: linear}}\ndata: {train: [a, b]}\n");
+  folder.write("metrics.json", R"({"steps": 3, "memory": {"ledger": {"total": 7}}, "gpu": null})");
+  const FinishedRun run = read_finished_run(folder.path());
+  CHECK(run.settings == std::map<std::string, std::string>{{"data.train", "[a, b]"},
+                                                           {"train.lr", "1e-4"},
+                                                           {"train.schedule.kind", "linear"}});
+  CHECK(number_at(run.metrics, "/memory/ledger/total") == 7.0);
+  CHECK(!number_at(run.metrics, "/gpu"));
+  CHECK(!number_at(run.metrics, "/memory/ledger"));
+  CHECK(!number_at(run.metrics, "/missing"));
+}
 
 std::string lock_text(const std::string& host) { return "process 4711 on " + host + " since noon"; }
 
@@ -99,6 +115,49 @@ TEST_CASE("run state: which folders are those of runs") {
   CHECK(!is_run_folder(folder.path()));
   folder.write("run_args.json", "{}");
   CHECK(is_run_folder(folder.path()));
+}
+
+TEST_CASE("run record: who the run is, where it came from, how far it is, how it ended") {
+  const test::TempFolder folder;
+  CHECK(read_run_record(folder.path()).id == "");
+  folder.write("run_args.json",
+               R"({"run": "a1", "working_directory": "/w",)"
+               R"( "resumed_from": {"step": 7, "path": "/x/step-7", "run": "b2"}})");
+  note_last_checkpoint(folder.path(), {9, "/y/step-9", "a1"});
+  folder.write("metrics.json", R"({"steps": 9, "epochs": 0.5, "interrupted": true,)"
+                               R"( "ended": {"status": 76, "reason": "the loss is nan"}})");
+  const RunRecord record = read_run_record(folder.path());
+  CHECK(record.id == "a1");
+  CHECK(record.working_directory == "/w");
+  CHECK(record.origin.step == 7);
+  CHECK(record.origin.path == "/x/step-7");
+  CHECK(record.origin.run == "b2");
+  REQUIRE(record.last);
+  CHECK(record.last->step == 9);
+  CHECK(record.ended);
+  CHECK(record.interrupted);
+  CHECK(record.gave_up == "the loss is nan");
+  CHECK(record.steps == 9);
+  CHECK(record.epochs == 0.5);
+  CHECK(record.notes.empty());
+}
+
+TEST_CASE("run record: a file that was cut is named, and says nothing") {
+  const test::TempFolder folder;
+  std::filesystem::create_directory(folder / "checkpoints");
+  for (const char* name : {"run_args.json", "metrics.json", "checkpoints/last.json"}) {
+    folder.write(name, "");
+  }
+  const RunRecord record = read_run_record(folder.path());
+  CHECK(record.id == "");
+  CHECK(!record.ended);
+  CHECK(record.last);  // there was one
+  REQUIRE(record.notes.size() == 3);
+  CHECK(test::contains(record.notes[0], "run_args.json:1: malformed JSON"));
+  CHECK(test::contains(record.notes[0], "; what it says is not known"));
+  // Of an older program, whose resumed_from was a step.
+  folder.write("run_args.json", R"({"resumed_from": 3})");
+  CHECK(read_run_record(folder.path()).origin.step == 0);
 }
 
 }  // namespace
