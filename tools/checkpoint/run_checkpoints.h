@@ -34,9 +34,10 @@ uint64_t checkpoint_bytes(Session& session);
 int64_t checkpoints_to_come(const config::CheckpointSection& config, int64_t steps, int64_t there);
 
 // [Note: who writes] Without checkpoint.async, start() writes. With it start() copies the state
-// (write_checkpoint.h), and a thread of every rank writes the copy, with a group of ranks of its own,
-// publishes the folder and removes old ones. There is one such write at a time, and finish() ends
-// it. What finish() says is agreed between the ranks, so they may call it at different moments.
+// (write_checkpoint.h), and a thread of every rank writes the copy, with a group of ranks of its
+// own, publishes the folder and removes old ones. There is one such write at a time, and finish()
+// ends it. What finish() says is agreed between the ranks, so they may call it at different
+// moments.
 class RunCheckpoints {
  public:
   // `facts`: what is the same in all checkpoints of the run. `session` outlives this. Collective.

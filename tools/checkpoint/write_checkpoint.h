@@ -1,8 +1,8 @@
-// Writes the state of a session as a checkpoint: a safetensors file of each rank, then the manifest. The folder
-// appears under its name when it is complete and on the disk. What is written is the state of one moment: the
-// session's own tensors, for a write that the run waits for, or a copy of them in host memory, which a thread
-// writes while training continues. Next: manifest.h, owned_state.h. Not here: when, and which ones are kept
-// (run_checkpoints.h).
+// Writes the state of a session as a checkpoint: a safetensors file of each rank, then the
+// manifest. The folder appears under its name when it is complete and on the disk. What is written
+// is the state of one moment: the session's own tensors, for a write that the run waits for, or a
+// copy of them in host memory, which a thread writes while training continues. Next: manifest.h,
+// owned_state.h. Not here: when, and which ones are kept (run_checkpoints.h).
 #pragma once
 
 #include <filesystem>

@@ -70,7 +70,8 @@ SweepView read_sweep_view(const fs::path& folder) {
   return view;
 }
 
-// Error for a file that is none of `fsdp plan --json`, or one of another version: page.js reads these keys.
+// Error for a file that is none of `fsdp plan --json`, or one of another version: page.js reads
+// these keys.
 PlanView read_plan(const fs::path& file) {
   PlanView view = {.file = file, .plan = read_json_file(file)};
   FSDP_CHECK(view.plan.is_object() && view.plan.contains("plan"),

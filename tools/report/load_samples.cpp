@@ -23,7 +23,8 @@ std::optional<double> mebibytes(std::optional<double> bytes) {
   return bytes;
 }
 
-// A column of a host behind its processors' load. A counter since the host was started becomes a rate.
+// A column of a host behind its processors' load. A counter since the host was started becomes a
+// rate.
 struct HostQuantity {
   const char* column;
   HostActivity::Number HostActivity::*value;

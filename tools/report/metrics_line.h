@@ -32,7 +32,8 @@ class MetricsLine {
   int64_t step_ = 0;
 };
 
-// `use` gets each line of the text with its end, and what it says: none for a line that no run has written whole.
+// `use` gets each line of the text with its end, and what it says: none for a line that no run has
+// written whole.
 void for_each_line(
     std::string_view text,
     const std::function<void(std::string_view line, const std::optional<MetricsLine>& read)>& use);
@@ -55,10 +56,10 @@ struct LogEnd {
 };
 LogEnd read_log_end(const std::filesystem::path& file);
 
-// What a run that continues keeps of its metrics.jsonl: the lines up to a step, each step once, and those of evaluations
-// up to `validated_at`; a line that was cut is left out. What comes later will be written again. The line of `step`
-// itself stays where it is one of those `logged` in any case: a line that exists only because the run was stopped
-// there is none of the run that continues.
+// What a run that continues keeps of its metrics.jsonl: the lines up to a step, each step once, and
+// the lines of evaluations up to `validated_at`; a line that was cut is left out. What comes later
+// will be written again. The line of `step` itself stays only if it is `logged` in any case: a line
+// that exists because the run was stopped there does not belong to the run that continues.
 struct KeptLines {
   std::string text;
   int64_t foreign = 0;  // lines that no run has written, left out

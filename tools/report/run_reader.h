@@ -1,6 +1,7 @@
-// The files of a run's directory, read back: the one place that opens them, for a run that has ended, continues or
-// died. Read next: run_status.h. Not here: writing them (run_directory.h, metrics.h, run_costs.h), the curves of a
-// page (tools/page/run_log.h), going on from a checkpoint (tools/checkpoint/resume.h).
+// The files of a run's directory, read back: the one place that opens them, for a run that has
+// ended, continues or died. Read next: run_status.h. Not here: writing them (run_directory.h,
+// metrics.h, run_costs.h), the curves of a page (tools/page/run_log.h), going on from a checkpoint
+// (tools/checkpoint/resume.h).
 #pragma once
 
 #include <filesystem>
@@ -20,8 +21,8 @@ namespace fsdp::tools {
 
 // ---- one file ----
 
-// `use` gets the file's JSON, where the file exists. `damaged` gets the reason why a file that is cut, is being
-// written or has another shape says nothing. What the system refuses is an error.
+// `use` gets the file's JSON, where the file exists. `damaged` gets the reason why a file that is
+// cut, is being written or has another shape says nothing. What the system refuses is an error.
 void read_part(const std::filesystem::path& file, const std::function<void(const Json&)>& use,
                const std::function<void(const std::string& why)>& damaged);
 // The same; null for a file that does not exist or says nothing.

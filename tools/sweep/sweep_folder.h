@@ -12,7 +12,8 @@
 
 namespace fsdp::tools {
 
-// Endings of files next to the directory of a run: what train has said, what eval has found and said.
+// Endings of files next to the directory of a run: what train has said, what eval has found and
+// said.
 constexpr const char *kTrainLog = ".log", *kEvaluation = ".eval.json", *kEvalLog = ".eval.log";
 
 class SweepFolder {

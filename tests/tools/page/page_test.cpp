@@ -125,12 +125,14 @@ TEST_CASE("page: the first run of each case of a sweep, its settings, and what i
     folder.write("table.json", table);
     return read_report({folder.path()}).sweeps[0];
   };
-  const SweepView view = read(R"([{"case": "a", "status": "ran"}, {"case": "b", "status": "failed"}])");
+  const SweepView view =
+      read(R"([{"case": "a", "status": "ran"}, {"case": "b", "status": "failed"}])");
   CHECK(view.runs == std::vector<fs::path>{folder / "a/run1"});
   CHECK(view.ends.at(folder / "a/run1").empty());
   CHECK(view.settings.at("a").at("train.batch") == "8");
   const auto error = [&](const char* table) { return test::error_of([&] { read(table); }); };
-  CHECK(test::contains(error("[1]"), "table.json: expected an object with \"case\" and \"status\""));
+  CHECK(test::contains(error("[1]"),
+                       "table.json: expected an object with \"case\" and \"status\""));
   CHECK(test::contains(error("{}"), "table.json: expected a list of cases, got object"));
 }
 
@@ -143,7 +145,8 @@ TEST_CASE("page: it is written over a page of ours, and over nothing else") {
     return test::error_of([&] { check_page_path(path); });
   };
   CHECK(test::contains(error(run), "a: is a folder; expected the name of a file"));
-  CHECK(test::contains(error(folder.write("x", "short")), "x: exists already and is not a page of"));
+  CHECK(test::contains(error(folder.write("x", "short")),
+                       "x: exists already and is not a page of"));
   CHECK(test::contains(
       error(folder.write("x", "<!DOCTYPE html>\n<html></html>" + std::string(100, ' '))),
       "not a page of fsdp report; give another name"));

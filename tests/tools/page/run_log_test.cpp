@@ -1,5 +1,5 @@
-// The curves of a log as a run writes it, of one that was killed, and of steps that were done twice;
-// fewer points of a curve: the extremes, the ends and the order stay as they are.
+// The curves of a log as a run writes it, of one that was killed, and of steps that were done
+// twice; fewer points of a curve: the extremes, the ends and the order stay as they are.
 #include "tools/page/run_log.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Rows and means of samples of a rank, and the means of two ranks by hand; rates of a host; files of rows.
+// Rows and means of samples of a rank, and the means of two ranks by hand; rates of a host; files
+// of rows.
 // Requirements: S1.19, S3.11.
 #include "tools/report/load_samples.h"
 
@@ -32,7 +33,8 @@ TEST_CASE("samples: a row of a host without a GPU, and of one with it") {
         "time,cpu_%,process_cpu_%,rss_MiB,ram_used_MiB,ram_total_MiB,gpu_%,gpu_allocated_MiB,"
         "gpu_reserved_MiB,gpu_used_MiB,gpu_total_MiB,gpu_W,pcie_received_MiB_per_s,"
         "pcie_sent_MiB_per_s");
-  CHECK(sample_row("now", sample, rank_columns().size()) == "now,25.0,150.0,3.0,512.0,2048.0,,,,,,,,");
+  CHECK(sample_row("now", sample, rank_columns().size()) ==
+        "now,25.0,150.0,3.0,512.0,2048.0,,,,,,,,");
   add_gpu(sample,
           {.utilisation = 75,
            .memory_used = 2048.0 * (1 << 20),

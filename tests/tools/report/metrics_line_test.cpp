@@ -1,4 +1,5 @@
-// Lines of metrics.jsonl that are read again, the end of a log, and the lines that a run which continues keeps.
+// Lines of metrics.jsonl that are read again, the end of a log, and the lines that a run which
+// continues keeps.
 #include "tools/report/metrics_line.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The files of a run's directory, read back: what the run was, whether it lives, where it came from; also where files
-// were cut. Folders that are no runs: compare_runs_test.cpp.
+// The files of a run's directory, read back: what the run was, whether it lives, where it came
+// from; also where files were cut. Folders that are no runs: compare_runs_test.cpp.
 #include "tools/report/run_reader.h"
 
 #include <doctest/doctest.h>
