@@ -14,5 +14,7 @@ struct MachineFile {
 std::vector<MachineFile> machine_files();
 // machines/gpus.json: gpu_kinds.h.
 std::string_view gpu_table();
+// formulas/published.json: formulas/formula.h.
+std::string_view published_formulas();
 
 }  // namespace fsdp::tools
