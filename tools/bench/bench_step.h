@@ -13,6 +13,7 @@
 #include "tools/engine/session.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/call_rates.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
@@ -60,6 +61,8 @@ struct StepBench {
   double median_ms() const;
   double tokens_per_s(const StepBenchOptions& options) const;  // all ranks, in the fastest step
 };
+// The session of the step.
+PlacedOptions bench_session(const StepBenchOptions& options, const BackendOptions& backend);
 // Error when the batch cannot be dealt out to the ranks and their micro-steps.
 void check(const StepBenchOptions& options, int ranks);
 StepBench bench_step(const StepBenchOptions& options, RankContext& rank);

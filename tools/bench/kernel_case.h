@@ -1,7 +1,8 @@
 // One line of the table of kernels that `fsdp bench kernels` measures: a call as kernels/meta
-// describes it, made again on memory of a device. A kernel is added by a line in
-// kernel_products.cpp, kernel_passes.cpp or kernel_shard.cpp; a test holds the table against the
-// list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
+// describes it, made again on memory of a device. The calls are those of a step of the model, of an
+// evaluation and of a generation, without bytes; what the model does not call is called as models
+// of other families call it. Kernels of flat shards are lines of kernel_shard.cpp. A test holds the
+// table against the list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
 #pragma once
 
 #include <map>
@@ -71,13 +72,10 @@ struct KernelCase {
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter = "");
 
 // Two of them in any size.
-KernelCase product_line(const std::string& variant, const MatmulExtents& e);
+KernelCase product_line(const MatmulExtents& e);
 KernelCase copy_line(int64_t elements, DType dtype);
 
-// Its parts.
-void add_products(const KernelExtents& extents, std::vector<KernelCase>& table);
-void add_attention(const KernelExtents& extents, std::vector<KernelCase>& table);
-void add_passes(const KernelExtents& extents, std::vector<KernelCase>& table);
+// The lines whose size is that of a flat shard, which no step of the model has.
 void add_shard_kernels(const KernelExtents& extents, std::vector<KernelCase>& table);
 
 }  // namespace fsdp::tools

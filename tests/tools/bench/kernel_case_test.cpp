@@ -73,10 +73,10 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "layer_norm_backward with dsum") == 8 * N * C);
   CHECK(bytes_of(table, "rope") == 4 * N * C);
   CHECK(bytes_of(table, "activation_forward gelu_tanh") == 4 * N * F);
-  CHECK(bytes_of(table, "activation_backward gelu_tanh") == 6 * N * F);
-  CHECK(bytes_of(table, "glu_forward") == 6 * N * F);
-  CHECK(bytes_of(table, "glu_backward") == 10 * N * F);
-  CHECK(bytes_of(table, "sum_rows") == 2 * N * F);
+  CHECK(bytes_of(table, "activation_backward gelu_tanh with dbias") == 6 * N * F);
+  CHECK(bytes_of(table, "glu_forward silu") == 6 * N * F);
+  CHECK(bytes_of(table, "glu_backward silu") == 10 * N * F);
+  CHECK(bytes_of(table, "sum_rows") == 2 * N * C);
   CHECK(bytes_of(table, "add") == 6 * N * C);
   CHECK(bytes_of(table, "dropout") == 4 * N * C);
   CHECK(bytes_of(table, "adam decoupled, with copy") == 30 * P);
@@ -90,6 +90,21 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "round_stochastically") == 6 * P);
   CHECK(bytes_of(table, "fill_zero") == 4 * P);
   CHECK(bytes_of(table, "advance_steps") == 0);
+}
+
+TEST_CASE("kernel table: products, heads and rows say their sizes as people do") {
+  const std::vector<KernelCase> table = kernel_table(kernel_extents({.batch = 4, .length = 64}));
+  const auto has = [&](const std::string& name, const std::string& shape) {
+    return std::any_of(table.begin(), table.end(), [&](const KernelCase& line) {
+      return line.name() == name && line.shape == shape;
+    });
+  };
+  CHECK(has("matmul a b, bias, gelu_tanh", "256 x 3072 x 768"));
+  CHECK(has("matmul a^T b, added", "50257 x 768 x 128"));
+  CHECK(has("attention_forward of one query", "4 x 2304, 12 heads of 64, 64 keys"));
+  CHECK(has("layer_norm_backward with dsum", "256 x 768"));
+  CHECK(has("cross_entropy with gradient", "128 x 50304, 50257 columns"));
+  CHECK(has("glu_forward silu", "256 x 6144, halves of rows"));
 }
 
 TEST_CASE("kernel table: every line runs, and again, for packed and separate heads") {
