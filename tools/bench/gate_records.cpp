@@ -123,7 +123,7 @@ GateVerdict check_recorded(const GateRecords& records, const GatePlace& place,
   for (const auto& [at, record] : records) places.insert(describe(at.place));
   if (!places.contains(here)) {
     return {kNothingValid,
-            fmt::format("{}: nothing is recorded for {}; recorded: {}", source, here,
+            fmt::format("{}: no records exist for {}; recorded: {}", source, here,
                         places.empty() ? "nothing" : fmt::to_string(fmt::join(places, "; ")))};
   }
   for (CommCase what : cases) {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/io/json.h"
-#include "tools/bench/step_figures.h"
+#include "tools/bench/bench_step.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "tools/bench/comm_suite.h"
+#include "tools/bench/comm_gate.h"
 #include "tools/commands/bench.h"
 #include "tools/commands/listed_flags.h"
 

@@ -15,7 +15,6 @@
 #include "tools/launch/launch.h"
 #include "tools/plan/plan_defaults.h"
 #include "tools/plan/plan_report.h"
-#include "tools/plan/scaling_plot.h"
 #include "tools/plan/validation.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "tools/page/html.h"
-#include "tools/plan/scaling_plot.h"
+#include "tools/plan/plan_report.h"
 
 namespace fsdp::tools {
 namespace {

@@ -4,8 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "core/io/file.h"
-#include "tools/predict/disk_meter.h"
-#include "tools/predict/gpu_kinds.h"
+#include "tools/predict/call_meter.h"
 #include "tools/predict/machine_files.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/record_file.h"
@@ -240,7 +239,7 @@ Rates rates_of_json(const Json& given, const std::string& where) {
 
 Rates read_rates(const std::filesystem::path& file) {
   FSDP_CHECK(std::filesystem::exists(file),
-             "{}: there is no such file, and no machine of that name; machines: {}", file.string(),
+             "{}: no such file exists, and no machine has this name; machines: {}", file.string(),
              fmt::join(machine_names(), ", "));
   return rates_of_json(read_json_file(file), file.string());
 }

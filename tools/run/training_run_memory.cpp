@@ -6,7 +6,6 @@
 #include "core/text/byte_size.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/predicted_run.h"
-#include "tools/predict/rank_limits.h"
 #include "tools/run/run_files.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"

@@ -113,15 +113,15 @@ TEST_CASE("gate records: a run without its records is not held to others") {
   const std::string recorded =
       "; recorded: 4 ranks on 2 hosts (at most 2 on one) by mpi, memory of cpu (EPYC)";
   CHECK(elsewhere(&GatePlace::most_on_a_host, 3) ==
-        "g.json: nothing is recorded for 4 ranks on 2 hosts (at most 3 on one) by mpi, memory of "
+        "g.json: no records exist for 4 ranks on 2 hosts (at most 3 on one) by mpi, memory of "
         "cpu (EPYC)" +
             recorded);
   CHECK(elsewhere(&GatePlace::device, "Xeon") ==
-        "g.json: nothing is recorded for 4 ranks on 2 hosts (at most 2 on one) by mpi, memory of "
+        "g.json: no records exist for 4 ranks on 2 hosts (at most 2 on one) by mpi, memory of "
         "cpu (Xeon)" +
             recorded);
   CHECK(elsewhere(&GatePlace::hosts, 1) ==
-        "g.json: nothing is recorded for 4 ranks on 1 host by mpi, memory of cpu (EPYC)" +
+        "g.json: no records exist for 4 ranks on 1 host by mpi, memory of cpu (EPYC)" +
             recorded);
   for (const std::string& reason :
        {elsewhere(&GatePlace::ranks, 8), elsewhere(&GatePlace::hosts, 4),

@@ -194,7 +194,7 @@ TEST_CASE("rates file: whose rates a run goes by") {
 TEST_CASE("rates file: no file, no JSON") {
   const test::TempFolder folder;
   CHECK(test::contains(test::error_of([&] { read_rates(folder.path() / "none.json"); }),
-                       "none.json: there is no such file, and no machine of that name; machines: "
+                       "none.json: no such file exists, and no machine has this name; machines: "
                        "V100-16, "));
   std::ofstream(folder.path() / "broken.json") << "{\"machine\": \"m\",\n oops}";
   CHECK(test::contains(test::error_of([&] { read_rates(folder.path() / "broken.json"); }),
