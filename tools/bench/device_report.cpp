@@ -9,7 +9,6 @@
 
 #include "kernels/cuda/device_sensors.h"
 #include "tools/launch/host_load.h"
-#include "tools/launch/proc_text.h"
 
 namespace fsdp::tools {
 namespace {

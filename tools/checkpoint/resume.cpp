@@ -241,9 +241,10 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
     // A folder that is elsewhere has gone as a whole; `fsdp launch` has just seen a checkpoint; or
     // nobody was there to remove them. Their disk may come back.
     const fs::path& elsewhere = plan.config.checkpoint.folder;
+    const StartsBefore& before = request.before;
     const bool away = !is_folder(checkpoint_folder(plan.config, plan.run_directory));
-    const bool known = request.known_step > 0 || (!elsewhere.empty() && !is_there(elsewhere));
-    const bool gone = (request.restarted && away) || (damaged.empty() && known);
+    const bool known = before.durable_step > 0 || (!elsewhere.empty() && !is_there(elsewhere));
+    const bool gone = (before.count() > 0 && away) || (damaged.empty() && known);
     throw AgreedError(
         fmt::format("--resume auto: {}: no checkpoint can be read: {}{}; --restart-from-scratch "
                     "begins again at step 1",
@@ -275,7 +276,7 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
 // one that a person may have removed.
 void wait_for_last(const ResumeRequest& request, const fs::path& folder, const RunRecord& record,
                    const IoPatience& patience) {
-  if (!request.restarted || !record.last) return;
+  if (request.before.count() == 0 || !record.last) return;
   sees_within(patience.over, [&] { return step_folders_in(folder).contains(record.last->step); });
 }
 
@@ -290,21 +291,20 @@ bool has_runs_in(const fs::path& folder) {
 void check_not_gone(const ResumeRequest& request, const fs::path& directory) {
   if (request.from_scratch) return;
   const bool empty = !is_there(directory) || is_beginning_of_run(directory);
-  if (request.known_step > 0 && empty) {
+  if (request.before.durable_step > 0 && empty) {
     throw AgreedError(
-        fmt::format(
-            "--resume auto: {}: the run is not there, which had a checkpoint of step {}: has "
-            "the mount gone? --restart-from-scratch begins again at step 1",
-            directory.string(), request.known_step),
+        fmt::format("--resume auto: {}: the run is not there, which had a checkpoint of step {}: "
+                    "has the mount gone? --restart-from-scratch begins again at step 1",
+                    directory.string(), request.before.durable_step),
         status::kFailed, Cause::kMachine);
   }
-  if (request.requeued == 0 || is_there(directory)) return;
+  if (request.before.by_slurm == 0 || is_there(directory)) return;
   if (has_runs_in(fs::absolute(directory / "").parent_path().parent_path())) return;
   throw AgreedError(
       fmt::format("--resume auto: {}: is not there, though Slurm has started this job before "
                   "(SLURM_RESTART_COUNT={}): has the mount gone? Where the run has never begun: "
                   "mkdir -p {}",
-                  directory.string(), request.requeued, directory.string()),
+                  directory.string(), request.before.by_slurm, directory.string()),
       status::kFailed, Cause::kMachine);
 }
 
@@ -331,10 +331,10 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
   wait_for_last(request, folder, record, patience);
   std::vector<std::string> damaged = choose_newest(request, folder, record, plan);
   add_missing(record, folder, plan, damaged);
-  if (plan.manifest && damaged.empty() && request.known_step > plan.manifest->step()) {
+  if (plan.manifest && damaged.empty() && request.before.durable_step > plan.manifest->step()) {
     plan.warnings.push_back(
         fmt::format("resumed from step {}, though the last checkpoint known was of step {}",
-                    plan.manifest->step(), request.known_step));
+                    plan.manifest->step(), request.before.durable_step));
   }
   if (plan.manifest) return check_steps_back(damaged, plan);
   if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
@@ -572,7 +572,7 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   if (request.from.empty()) {
     FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
   }
-  IoPatience patience = {.goes_on = request.restarted};
+  IoPatience patience = {.goes_on = request.before.count() > 0};
   try {
     return patiently(patience, [&] { return plan_once(request, patience); });
   } catch (const std::exception& error) {

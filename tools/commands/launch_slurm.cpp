@@ -1,5 +1,5 @@
 // fsdp launch slurm: writes the file of a job for Slurm, submits it, and follows it.
-// Read next: tools/jobs/slurm_script.h.
+// Read next: tools/jobs/batch_file.h.
 #include "tools/commands/launch_slurm.h"
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "tools/config/config.h"
+#include "tools/jobs/batch_file.h"
 #include "tools/jobs/job.h"
 #include "tools/jobs/slurm_queue.h"
-#include "tools/jobs/slurm_script.h"
+#include "tools/launch/batch_job.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launch.h"
 #include "tools/launch/openmp_variables.h"
-#include "tools/launch/srun_plugin.h"
 #include "tools/launch/status.h"
 
 namespace fsdp::tools {

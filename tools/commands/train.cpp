@@ -58,19 +58,16 @@ int train_on_ranks(TrainOptions options) {
   ResumePlan plan;
   std::string mistake;
   Cause cause = Cause::kPerson;
-  const auto variable = [](const char* name) { return std::getenv(name); };
-  const bool restarted = launcher_environment(variable).restarts > 0;
+  const StartsBefore before = starts_before();
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.run.overrides.push_back(each.text);
     request = {.from = options.run.resume,
                .with_changes = options.run.resume_with_changes,
                .from_scratch = options.run.restart_from_scratch,
-               .restarted = restarted,
                .config_file = options.given.config,
                .overrides = overrides,
-               .known_step = starts_before().durable_step,
-               .requeued = starts_before().by_slurm};
+               .before = before};
     plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
@@ -104,7 +101,7 @@ int train_on_ranks(TrainOptions options) {
           });
           check_same_config(world, plan.config);
         },
-        restarted);
+        before.count() > 0);
   };
   return launch(how, {.body = run, .first = check});
 }

@@ -209,7 +209,7 @@ struct Interval {
   bool never() const { return steps == 0 && !epoch && seconds == 0; }
 };
 
-// What a run does at a gradient norm that is far above the usual: tools/train/spike_rule.h.
+// What a run does at a gradient norm that is far above the usual: tools/train/loop_rules.h.
 enum class SpikeAction : uint8_t { kStop, kSkip, kRollback };
 struct SpikeSection {
   double factor = 0;  // 0: no norm is a spike

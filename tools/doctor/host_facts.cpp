@@ -8,9 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tools/launch/core_places.h"
 #include "tools/launch/host_load.h"
-#include "tools/launch/proc_text.h"
+#include "tools/launch/thread_choice.h"
 
 namespace fsdp::tools::doctor {
 namespace {

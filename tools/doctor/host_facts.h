@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/launch/available_memory.h"
-#include "tools/launch/control_groups.h"
+#include "tools/launch/host_limits.h"
 
 namespace fsdp::tools::doctor {
 

@@ -12,10 +12,9 @@
 #include "core/error.h"
 #include "kernels/cuda/cuda_devices.h"
 #include "kernels/cuda/device_sensors.h"
-#include "tools/launch/gpu_nodes.h"
-#include "tools/launch/proc_text.h"
+#include "tools/launch/batch_job.h"
+#include "tools/launch/host_load.h"
 #include "tools/launch/shell.h"
-#include "tools/launch/srun_plugin.h"
 
 namespace fsdp::tools::doctor {
 namespace {

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/text/shell_word.h"
-#include "tools/launch/proc_text.h"
+#include "tools/launch/host_load.h"
 
 namespace fsdp::tools::doctor {
 namespace {

@@ -1,13 +1,13 @@
 // What a rank may take (runtime.memory_limit), and the end of a run that needs more: before
 // anything large is asked for, with changes that make it fit.
-// Not here: what there is (tools/launch/available_memory.h), what a run needs (predicted_run.h),
+// Not here: what there is (tools/launch/host_limits.h), what a run needs (predicted_run.h),
 // which changes there are (memory_changes.h).
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "tools/launch/available_memory.h"
+#include "tools/launch/host_limits.h"
 #include "tools/predict/memory_changes.h"
 
 namespace fsdp::tools {

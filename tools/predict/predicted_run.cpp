@@ -13,7 +13,7 @@
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/train/config_to_session.h"
-#include "tools/train/loop_order.h"
+#include "tools/train/loop_rules.h"
 
 namespace fsdp::tools {
 namespace {

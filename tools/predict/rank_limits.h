@@ -11,7 +11,7 @@
 namespace fsdp::tools {
 
 // `wanted`: runtime.memory_limit. Before a rank takes anything large: [Note: what is left] in
-// tools/launch/available_memory.h. Collective.
+// tools/launch/host_limits.h. Collective.
 MemoryLimit limit_of_host(const RankContext& rank, const std::string& wanted);
 // Of the GPU of each rank, before a session is there. Collective.
 MemoryLimit limit_of_gpu(const RankContext& rank, const std::string& wanted);

@@ -1,9 +1,9 @@
 // Samples of a host: what it sends, receives, reads and waits for, all of its processes together.
 // One rank of each host takes them. Read next: monitor.h. Not here: the readings themselves
-// (tools/launch/host_activity.h), samples of a rank (load_samples.h).
+// (tools/launch/host_load.h), samples of a rank (load_samples.h).
 #pragma once
 
-#include "tools/launch/host_activity.h"
+#include "tools/launch/host_load.h"
 #include "tools/report/sample_file.h"
 
 namespace fsdp::tools {

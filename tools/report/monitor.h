@@ -2,7 +2,7 @@
 // of a rank, and writes a row of monitor.rank<r>.csv for each sample, later for each minute of
 // them; on one rank of each host also a row of monitor.host.<host>.csv. It only looks: what is
 // trained does not depend on it. Read next: load_samples.h, host_samples.h. Not here: the readings
-// themselves (tools/launch/host_load.h, host_activity.h, kernels/cuda/device_sensors.h).
+// themselves (tools/launch/host_load.h, kernels/cuda/device_sensors.h).
 #pragma once
 
 #include <chrono>

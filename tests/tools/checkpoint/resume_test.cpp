@@ -244,7 +244,8 @@ TEST_CASE("resume: what the system refuses a run that goes on is the machine's")
         run.directory / "run_args.json",
         {.fault = test::IoFault::kError, .from_then_on = true, .error = EACCES, .only = "open"});
     try {
-      plan_resume({.from = "auto", .restarted = restarted, .overrides = given_to(run)});
+      plan_resume(
+          {.from = "auto", .overrides = given_to(run), .before = {.by_parent = restarted ? 1 : 0}});
     } catch (const std::exception& error) {
       return cause_of(error);
     }
@@ -293,8 +294,9 @@ bool may_come_back(const ResumeRequest& request, std::string& what) {
 TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begin where none is") {
   const FakeRun run;
   const fs::path absent = run.folder / "absent";
-  ResumeRequest request = {
-      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .known_step = 20};
+  ResumeRequest request = {.from = "auto",
+                           .overrides = {"runtime.run_dir=" + absent.string()},
+                           .before = {.durable_step = 20}};
   std::string what;
   CHECK(may_come_back(request, what));
   CHECK(test::contains(what,
@@ -310,7 +312,7 @@ TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begi
   note_last_checkpoint(run.directory, {20, "", ""});
   CHECK(may_come_back(request, what));
   CHECK(test::contains(what, "that of step 20 was complete; nothing is there now"));
-  request.known_step = 0;
+  request.before.durable_step = 0;
   CHECK(!may_come_back(request, what));  // a person has removed them
   request.overrides.emplace_back("checkpoint.folder=" + (run.folder / "other_mount").string());
   CHECK(may_come_back(request, what));
@@ -320,7 +322,9 @@ TEST_CASE("resume: a run that goes on below the last checkpoint known says so") 
   const FakeRun run;
   run.add(10);
   const auto warnings = [&](int64_t known) {
-    return plan_resume({.from = "auto", .overrides = given_to(run), .known_step = known}).warnings;
+    return plan_resume(
+               {.from = "auto", .overrides = given_to(run), .before = {.durable_step = known}})
+        .warnings;
   };
   CHECK(warnings(10).empty());
   REQUIRE(warnings(20).size() == 1);
@@ -330,8 +334,9 @@ TEST_CASE("resume: a run that goes on below the last checkpoint known says so") 
 TEST_CASE("resume: a job that Slurm has started again finds its run directory, or says so") {
   const FakeRun run;
   const fs::path absent = run.folder / "runs/absent";
-  ResumeRequest request = {
-      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .requeued = 3};
+  ResumeRequest request = {.from = "auto",
+                           .overrides = {"runtime.run_dir=" + absent.string()},
+                           .before = {.by_slurm = 3}};
   std::string what;
   CHECK(may_come_back(request, what));
   CHECK(test::contains(what,
