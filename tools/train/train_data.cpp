@@ -365,7 +365,6 @@ void check_same_tokens(comm::Communicator& world, const data::TokenCache& cache,
       source.files.front().string(), other - all.begin(), other->tokens, all[0].tokens);
 }
 
-
 // What the rank says that it is at, while alive. Of an error it stays: who reports it asks later.
 class WorkPhase {
  public:
@@ -383,7 +382,6 @@ class WorkPhase {
   comm::CollectiveRings& rings_;
   comm::HostPhase before_;
 };
-
 
 // A folder that is gone with this object; tokens that are mapped stay.
 class TemporaryFolder {

@@ -24,7 +24,6 @@ TEST_CASE("rows are dealt in order, each once, as evenly as possible") {
   }
 }
 
-
 TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
   const Batch batch = {.rows = 3,
                        .length = 2,

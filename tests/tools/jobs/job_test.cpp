@@ -81,7 +81,6 @@ TEST_CASE("hosts: a file that is there, or one behind @") {
   }
 }
 
-
 using Words = std::vector<std::string>;
 
 const JobHost kHost = {

@@ -116,7 +116,6 @@ TEST_CASE("run watch: the end that the parent leaves has the job's own in it") {
   CHECK(end->host == "a");
 }
 
-
 using std::chrono::seconds;
 
 // Seconds until the job is to be ended, at most 1000; a look each second.

@@ -61,7 +61,6 @@ TEST_CASE("batch job: when its time is over") {
   CHECK(asked.empty());
 }
 
-
 using Names = std::vector<std::string>;
 
 std::string note(const Names& hosts, const std::map<std::string, std::string>& variables) {
@@ -112,7 +111,6 @@ TEST_CASE("host list: hosts of the job without a rank are named") {
   CHECK(note(ranks, {{"SLURM_JOB_NODELIST", "b["}}) ==
         "SLURM_JOB_NODELIST: host list \"b[\": expected a ] behind each [");
 }
-
 
 TEST_CASE("srun: which plugin of srun connects ranks") {
   CHECK(srun_plugin("MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin "

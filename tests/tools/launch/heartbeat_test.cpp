@@ -145,7 +145,6 @@ TEST_CASE("heartbeat: a far rank that was heard is silent after the limit; nobod
   CHECK(at_end.wait_for(milliseconds(500)) == std::future_status::timeout);
 }
 
-
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 

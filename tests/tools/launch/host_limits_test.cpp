@@ -59,7 +59,6 @@ TEST_CASE("control groups: version 1, in a folder of the controller's or of its 
   }
 }
 
-
 constexpr size_t kMiB = size_t{1} << 20;
 
 TEST_CASE("available memory: RAM alone") {

@@ -94,7 +94,6 @@ TEST_CASE("host load: the processor's name, and the clock of its fastest core") 
   CHECK(!parse_cpuinfo("").clock_mhz);
 }
 
-
 void write(const test::TempFolder& root, const std::string& name, const std::string& text) {
   std::filesystem::create_directories((root / name).parent_path());
   root.write(name, text);
@@ -176,7 +175,6 @@ TEST_CASE("host activity: of this host") {
   CHECK(got.memory_available.value_or(0) > 0);
   CHECK(disk_of("no/such/file").major == 0);
 }
-
 
 TEST_CASE("GPUs: their NUMA nodes, by PCI address") {
   const test::TempFolder folder;

@@ -163,7 +163,6 @@ TEST_CASE("run files: the disk of what is offloaded") {
   CHECK(test::contains(error(here, size_t{1} << 60, 1), "the state of 1 rank needs 1"));
 }
 
-
 models::ModelConfig small_model() {
   models::ModelConfig model = models::family_defaults("llama");
   model.vocabulary = 11;
@@ -239,7 +238,6 @@ TEST_CASE("same run: dropout is keyed by micro-steps, unless rows_per_pass fixes
   run.before = {.batch = 8, .rows_per_pass = 2, .micro_steps = 2, .ranks = 2};
   CHECK(!drops_other_elements(run));
 }
-
 
 TEST_CASE("run texts: losses, with what there is") {
   TrainTotals totals = {.steps = 3, .recent_losses = {2, 1, 3}};

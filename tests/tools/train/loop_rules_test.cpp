@@ -55,7 +55,6 @@ TEST_CASE("left out: samples that were trained on, also across a short batch") {
   }
 }
 
-
 TEST_CASE("loop order: evaluations lie between steps, never before the first or after the last") {
   const auto between = [](const LoopOrder& order) {
     std::vector<int64_t> out;
@@ -68,7 +67,6 @@ TEST_CASE("loop order: evaluations lie between steps, never before the first or 
   CHECK(between({.steps = 7, .eval_every = 2}) == std::vector<int64_t>{2, 4, 6});
   CHECK(between({.steps = 6}).empty());
 }
-
 
 TEST_CASE("spike rule: nothing is a spike before the window is full, or without a factor") {
   std::vector<double> norms;
@@ -100,7 +98,6 @@ TEST_CASE("spike rule: the median is of the last steps alone, of two middle ones
   SpikeRule shorter({.factor = 2, .window = 1}, norms);
   CHECK(norms == std::vector<double>{100});
 }
-
 
 TEST_CASE("job time: two saves, the longest step and the grace are kept") {
   JobTime time(1000, 5, 10);
