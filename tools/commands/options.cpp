@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/io/held_stream.h"
-#include "tools/config/home_folder.h"
+#include "tools/config/key_values.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {

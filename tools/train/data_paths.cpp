@@ -5,7 +5,7 @@
 #include "core/io/hub_files.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
-#include "tools/config/home_folder.h"
+#include "tools/config/key_values.h"
 #include "tools/config/options.h"
 #include "tools/data/padding_side.h"
 #include "tools/data/row_template.h"

@@ -1,5 +1,5 @@
 // ~ at the beginning of a path, and nowhere else.
-#include "tools/config/home_folder.h"
+#include "tools/config/key_values.h"
 
 #include <cstdlib>
 

@@ -1,17 +1,34 @@
-// numpy's generator, in three parts: SeedSequence spreads the seed over 256 bits, PCG64 (XSL-RR of
-// 128 bits; O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms
-// for Random Number Generation", 2014) draws from them, and a Fisher-Yates shuffle from the end
-// takes each index from the low bits of half a draw, again until it is in range.
-#include "tools/data/numpy_permutation.h"
+// Contract: tools/data/permutations.h. torch: a Fisher-Yates shuffle from the front; each index is
+// the rest of a draw of the Mersenne Twister, whose seed is the low half of the generator's. numpy:
+// its generator has three parts. SeedSequence spreads the seed over 256 bits, PCG64 (XSL-RR of 128
+// bits; O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for
+// Random Number Generation", 2014) draws from them, and a Fisher-Yates shuffle from the end takes
+// each index from the low bits of half a draw, again until it is in range.
+#include "tools/data/permutations.h"
 
 #include <array>
 #include <bit>
 #include <numeric>
+#include <random>
 #include <utility>
 
 #include "core/error.h"
 
 namespace fsdp::data {
+
+std::vector<uint32_t> torch_permutation(int64_t size, uint64_t seed) {
+  constexpr int64_t kLimit = UINT32_MAX / 20;
+  FSDP_CHECK(size >= 0 && size < kLimit,
+             "data.shuffle_rule: torch: expected fewer than {} sequences, got {}", kLimit, size);
+  std::vector<uint32_t> out(static_cast<size_t>(size));
+  std::iota(out.begin(), out.end(), 0u);
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  for (size_t i = 0; i + 1 < out.size(); ++i) {
+    std::swap(out[i], out[i + random() % (out.size() - i)]);
+  }
+  return out;
+}
+
 namespace {
 
 using Wide = unsigned __int128;

@@ -1,6 +1,6 @@
-// The permutations that numpy draws.
-// Requirements: S1.4.
-#include "tools/data/numpy_permutation.h"
+// The permutations that numpy and torch draw.
+// Requirements: S1.4, S3.7.
+#include "tools/data/permutations.h"
 
 #include <algorithm>
 
@@ -56,6 +56,24 @@ TEST_CASE("sizes without a permutation") {
   CHECK(numpy_permutation(0, 1).empty());
   CHECK(test::error_of([] { numpy_permutation((int64_t{1} << 32) + 1, 1); }) ==
         "[numpy_permutation] size: expected 0 to 2^32, got 4294967297");
+}
+
+TEST_CASE("torch.randperm with a seeded generator") {
+  const Json fixture = read_json_file(test::fixture_path("objectives.json"));
+  for (const Json& entry : fixture["permutations"]) {
+    CAPTURE(entry.dump());
+    std::vector<uint32_t> order = torch_permutation(entry["n"], entry["seed"]);
+    const auto first = entry["first"].get<std::vector<int64_t>>();
+    const auto last = entry["last"].get<std::vector<int64_t>>();
+    CHECK(std::equal(first.begin(), first.end(), order.begin()));
+    CHECK(std::equal(last.rbegin(), last.rend(), order.rbegin()));
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size(); ++i) REQUIRE(order[i] == i);
+  }
+  CHECK(fixture["permutations"].size() == 5);
+  CHECK(torch_permutation(0, 1).empty());
+  CHECK(test::contains(test::error_of([] { torch_permutation(int64_t{1} << 31, 0); }),
+                       "expected fewer than 214748364 sequences"));
 }
 
 }  // namespace
