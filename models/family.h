@@ -32,6 +32,8 @@ struct Family {
 //                          gives begin and end of a text, head_dim is hidden / heads.
 //     sizes                vocabulary, hidden, layers, heads, kv_heads, ffn, max_positions
 //     hub                  names on Hugging Face's hub, those of tuned models of this size too
+//     norm_epsilon, rope_theta, llama3_factor, window, tied_head, activation
+//                          where they are not the family's
 const Json& data_of(const Family& family);
 // Where the names of its parameters stand, with all keys.
 const Json& names_of(const Family& family);

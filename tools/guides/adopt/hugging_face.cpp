@@ -102,6 +102,18 @@ void take_reduce_dtype(const Given& given, Adoption& adoption) {
     adoption.set("train.reduce_dtype", given.one(), given, mistake);
 }
 
+void take_optimizer(const Given& given, Adoption& adoption) {
+  constexpr std::array kAdamW = {"adamw_torch", "adamw_torch_fused", "adamw_hf",
+                                 "adamw_apex_fused"};
+  const bool adamw = std::find(kAdamW.begin(), kAdamW.end(), given.one()) != kAdamW.end();
+  // transformers itself has no name for the last two: a Trainer is handed such an optimizer.
+  constexpr std::array kOwn = {"sgd", "adamax", "adadelta"};
+  if (!adamw && std::find(kOwn.begin(), kOwn.end(), given.one()) == kOwn.end()) {
+    given.fail("adamw_torch, sgd, adamax or adadelta: the optimizers that work on shards here");
+  }
+  adoption.set("train.optimizer.kind", adamw ? "adamw" : given.one(), given);
+}
+
 // ---------------------------------------------------------------------------- SFTConfig
 // What TRL's SFTTrainer has beside TrainingArguments: rows, and which of their tokens are trained.
 
@@ -201,18 +213,6 @@ std::vector<Given> read_arguments(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-void take_optimizer(const Given& given, Adoption& adoption) {
-  constexpr std::array kAdamW = {"adamw_torch", "adamw_torch_fused", "adamw_hf",
-                                 "adamw_apex_fused"};
-  const bool adamw = std::find(kAdamW.begin(), kAdamW.end(), given.one()) != kAdamW.end();
-  // transformers itself has no name for the last two: a Trainer is handed such an optimizer.
-  constexpr std::array kOwn = {"sgd", "adamax", "adadelta"};
-  if (!adamw && std::find(kOwn.begin(), kOwn.end(), given.one()) == kOwn.end()) {
-    given.fail("adamw_torch, sgd, adamax or adadelta: the optimizers that work on shards here");
-  }
-  adoption.set("train.optimizer.kind", adamw ? "adamw" : given.one(), given);
-}
 
 std::vector<Rule> schedule_rules() {
   return rules_of(hugging_face_json()["schedule"],

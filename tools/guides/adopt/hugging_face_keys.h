@@ -22,7 +22,6 @@ int version_of_fsdp(const Adoption& adoption);
 std::vector<Rule> trainer_rules();
 std::vector<Rule> schedule_rules();
 std::vector<Rule> sharding_rules();
-void take_optimizer(const Given& given, Adoption& adoption);
 // Keys that are read together. max_steps counts more than num_train_epochs: returns it, or 0.
 int64_t take_length(Adoption& adoption);
 void take_schedule(Adoption& adoption);
