@@ -119,8 +119,8 @@ class NormedHeads final : public Module {
  public:
   NormedHeads(std::string name, const ModelConfig& config) : Module(std::move(name), "Normed") {
     for (const char* part : {"q", "k", "v"}) {
-      inputs_.push_back(&add_child<Linear>(
-          part, Linear::Spec{.in = config.hidden, .out = config.hidden, .bias = config.qkv_bias}));
+      inputs_.push_back(
+          &add_child<Linear>(part, Linear::Spec{.in = config.hidden, .out = config.hidden}));
     }
     Linear::keep_together(inputs_);
     q_norm_ = &add_child<Norm>("q_norm", config);
