@@ -86,16 +86,16 @@ std::string differences(const comm::UnitPolicy& unit, const comm::UnitPolicy& al
   if (unit.reduce_dtype != all.reduce_dtype) {
     out.push_back(fmt::format("reduced in {}", name_of(unit.reduce_dtype)));
   }
-  const bool kept = unit.keeps_parameters;
-  if (kept != all.keeps_parameters) {
+  const bool kept = unit.keeps_parameters();
+  if (kept != all.keeps_parameters()) {
     out.push_back(kept ? "kept after forward" : "given back after forward");
   }
   if (unit.inner_group != all.inner_group && !kept) {
     out.push_back(unit.inner_group > 0 ? fmt::format("kept by groups of {}", unit.inner_group)
                                        : "kept by no group");
   }
-  if (unit.keeps_gradients != all.keeps_gradients) {
-    out.push_back(unit.keeps_gradients ? "gradients whole" : "gradients sharded");
+  if (unit.keeps_gradients() != all.keeps_gradients()) {
+    out.push_back(unit.keeps_gradients() ? "gradients whole" : "gradients sharded");
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }
