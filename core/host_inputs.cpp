@@ -73,7 +73,7 @@ void HostInputs::Sent::fetch() {
 }
 
 Tensor HostInputs::Sent::take() {
-  FSDP_CHECK(host_.defined(), "[host_inputs] take: expected once, got it again");
+  FSDP_CHECK(host_.defined(), "[host_inputs] take: expected one call, got a second");
   fetch();
   const auto mine = std::find(all_.sent_.begin(), all_.sent_.end(), this);
   if (mine != all_.sent_.begin()) (*std::prev(mine))->fetch();

@@ -33,7 +33,7 @@ namespace {
 // Keys that this program does not know are refused unless they are off.
 void refuse_unknown(const ConfigKeys& keys, const Json& json) {
   for (const std::string& key : keys.unasked()) {
-    if (is_ignored(ignored_adapter_keys(), key)) continue;
+    if (is_ignored_in_adapter(key)) continue;
     const Json& value = json.at(key);
     const bool off = value.is_null() || value == false || value == "" ||
                      (value.is_structured() && value.empty());

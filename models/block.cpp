@@ -81,7 +81,7 @@ HeadView Attention::head_view(const std::vector<Tensor>& tensors, int part) cons
 }
 
 Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
-  std::vector<Tensor> tensors = Linear::outputs(inputs_, x, context);
+  std::vector<Tensor> tensors = Linear::joined_outputs(inputs_, x, context);
   const HeadView q = head_view(tensors, 0), k = head_view(tensors, 1), v = head_view(tensors, 2);
   if (rope_) {
     const ops::RopeTables tables =
@@ -141,7 +141,7 @@ Tensor Mlp::gated(const std::vector<Tensor>& inputs) const {
 Tensor Mlp::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
     if (config_.mlp == MlpKind::kGated) {
-      return (*output_)(gated(Linear::outputs(inputs_, input, context)), context);
+      return (*output_)(gated(Linear::joined_outputs(inputs_, input, context)), context);
     }
     const Tensor inner = (*inputs_[0])(input, context, config_.activation);
     return (*output_)(ops::dropout(inner, ops::dropout_args(context, config_.mlp_dropout, layer_,

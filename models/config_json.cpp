@@ -6,6 +6,7 @@
 #include "core/io/file.h"
 #include "core/io/patience.h"
 #include "models/family.h"
+#include "models/ignored_keys.h"
 
 namespace fsdp::models {
 
@@ -67,8 +68,9 @@ ModelConfig read_keys(const ConfigKeys& keys) {
     ModelConfig config = family_defaults(name);
     config.initializer_range = read_initializer_range(keys);
     config.tied_head = keys.get_or<bool>("tie_word_embeddings", config.tied_head);
-    config.bos_token = keys.token("bos_token_id", family.absent_bos);
-    config.eos_token = keys.token("eos_token_id", family.absent_eos);
+    const Json& data = data_of(family);
+    config.bos_token = keys.token("bos_token_id", data.value("absent_bos", int64_t{-1}));
+    config.eos_token = keys.token("eos_token_id", data.value("absent_eos", int64_t{-1}));
     refuse_other_models(keys);
     refuse_other_heads(keys, config);
     refuse_other_dtypes(keys);
@@ -94,8 +96,7 @@ std::vector<std::string> unknown_config_keys(const std::string& path) {
   const Family& family = family_of(read_keys(keys).family);
   std::vector<std::string> unknown = keys.unasked();
   std::erase_if(unknown, [&](const std::string& key) {
-    return is_ignored(ignored_config_keys(), key) || is_ignored(ignored_generation_keys(), key) ||
-           is_ignored(family.ignored, key);
+    return is_ignored_in_config(family, key) || is_ignored_in_generation(key);
   });
   return unknown;
 }
@@ -105,8 +106,7 @@ std::vector<std::string> unknown_generation_keys(const std::string& path) {
   const ConfigKeys keys(json, path);
   keys.has("eos_token_id");
   std::vector<std::string> unknown = keys.unasked();
-  std::erase_if(unknown,
-                [](const std::string& key) { return is_ignored(ignored_generation_keys(), key); });
+  std::erase_if(unknown, is_ignored_in_generation);
   return unknown;
 }
 

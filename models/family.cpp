@@ -9,6 +9,8 @@
 
 namespace fsdp::models {
 
+const Json& families_json();  // families/families.json
+
 std::span<const Family* const> families() {
   static constexpr std::array kAll = {
       &family::kGpt2,  &family::kLlama,   &family::kMistral,     &family::kQwen2,
@@ -31,28 +33,49 @@ ModelConfig family_defaults(const std::string& name) {
   return config;
 }
 
+const Json& data_of(const Family& family) { return families_json()[family.name]; }
+
+const Json& names_of(const Family& family) {
+  const Json& data = data_of(family);
+  const Json* const other = data.find("names_of");
+  return other ? families_json()[other->text()] : data;
+}
+
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Family* family : families()) {
-    for (const Preset& preset : family->presets) names.emplace_back(preset.name);
+    for (const Json& preset : data_of(*family)["presets"]) names.push_back(preset["name"].text());
   }
   return names;
 }
 
+namespace {
+
+void set_sizes(const Json& preset, ModelConfig& c) {
+  int64_t* const sizes[] = {&c.vocabulary, &c.hidden, &c.layers,       &c.heads,
+                            &c.kv_heads,   &c.ffn,    &c.max_positions};
+  for (size_t i = 0; i < std::size(sizes); ++i) *sizes[i] = preset["sizes"][i];
+  c.head_dim = c.hidden / c.heads;
+  c.norm_epsilon = preset.value("norm_epsilon", c.norm_epsilon);
+  c.rope.theta = preset.value("rope_theta", c.rope.theta);
+  c.window = preset.value("window", c.window);
+  c.tied_head = preset.value("tied_head", c.tied_head);
+  if (const Json* factor = preset.find("llama3_factor")) {
+    c.rope.scaling = RopeConfig::Scaling::kLlama3;
+    c.rope.factor = *factor;
+  }
+  if (const Json* name = preset.find("activation")) c.activation = activation_named(name->text());
+}
+
+}  // namespace
+
 ModelConfig preset(const std::string& name) {
   for (const Family* family : families()) {
-    for (const Preset& p : family->presets) {
-      if (name != p.name) continue;
+    for (const Json& preset : data_of(*family)["presets"]) {
+      if (preset["name"] != name) continue;
       ModelConfig config = family_defaults(std::string(family->name));
-      config.vocabulary = p.vocabulary;
-      config.hidden = p.hidden;
-      config.layers = p.layers;
-      config.heads = p.heads;
-      config.kv_heads = p.kv_heads;
-      config.head_dim = p.hidden / p.heads;
-      config.ffn = p.ffn;
-      config.max_positions = p.max_positions;
-      if (p.more) p.more(config);
+      set_sizes(preset, config);
+      if (family->complete) family->complete(config);
       return config;
     }
   }

@@ -51,19 +51,23 @@ void Linear::keep_together(const std::vector<Linear*>& layers) {
 
 std::vector<Tensor> Linear::outputs(const std::vector<Linear*>& layers, const Tensor& x,
                                     const ForwardContext& context) {
+  std::vector<Tensor> out;
+  for (Linear* layer : layers) out.push_back((*layer)(x, context));
+  return out;
+}
+
+std::vector<Tensor> Linear::joined_outputs(const std::vector<Linear*>& layers, const Tensor& x,
+                                           const ForwardContext& context) {
   std::vector<ops::LinearWeights> weights;
   bool adapted = false;
   for (const Linear* layer : layers) {
     weights.push_back(layer->weights_);
     adapted = adapted || layer->lora_;
   }
-  // No layer is a unit by itself then: there are no hooks to run.
-  if (layers.size() > 1 && !adapted && ops::side_by_side(weights)) {
-    return {ops::linear(x, weights)};
-  }
-  std::vector<Tensor> out;
-  for (Linear* layer : layers) out.push_back((*layer)(x, context));
-  return out;
+  const bool joined = layers.size() > 1 && !adapted && ops::side_by_side(weights);
+  if (!joined) return outputs(layers, x, context);
+  // No layer is a unit by itself: there are no hooks to run.
+  return {ops::linear(x, weights)};
 }
 
 // A starts as kaiming_uniform_(a=sqrt(5)) makes it: uniform within 1 / sqrt(in).

@@ -35,11 +35,15 @@ class Linear final : public Module {
                     Activation activation = Activation::kNone);  // -> (..., out)
   // Asks for flat buffers in which the layers' weights are neighbours, and their biases.
   static void keep_together(const std::vector<Linear*>& layers);
-  // What all give for one input, one tensor each; or side by side in the rows of one tensor, of one
-  // product, where their parameters lie so and none has a low-rank term.
+  // The layers' outputs for one input, one tensor each, wherever their parameters lie.
   static std::vector<Tensor> outputs(const std::vector<Linear*>& layers,
                                      const Tensor& x,  // (..., in)
                                      const ForwardContext& context);
+  // The same for a caller that takes both forms: where the parameters lie side by side and no layer
+  // has a low-rank term, one product gives one tensor with all outputs in its rows.
+  static std::vector<Tensor> joined_outputs(const std::vector<Linear*>& layers,
+                                            const Tensor& x,  // (..., in)
+                                            const ForwardContext& context);
   // As the head of a language model; see ops::linear_cross_entropy.
   Tensor cross_entropy(const Tensor& h,       // (..., in)
                        const Tensor& labels,  // (rows of h), i32

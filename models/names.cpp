@@ -16,11 +16,9 @@
 namespace fsdp::models {
 namespace {
 
-std::string translate(std::span<const NamePair> pairs, std::string_view name) {
-  for (const NamePair& pair : pairs) {
-    if (name.starts_with(pair.ours)) {
-      return std::string(pair.theirs) + std::string(name.substr(pair.ours.size()));
-    }
+std::string translate(const Json& pairs, std::string_view name) {
+  for (const auto& [ours, theirs] : pairs.items()) {
+    if (name.starts_with(ours)) return theirs.text() + std::string(name.substr(ours.size()));
   }
   fail("[names] {}: no Hugging Face name", name);
 }
@@ -28,25 +26,25 @@ std::string translate(std::span<const NamePair> pairs, std::string_view name) {
 }  // namespace
 
 std::string hugging_face_name(const ModelConfig& config, std::string_view parameter) {
-  const NameTable& table = family_of(config.family).names;
+  const Json& table = names_of(family_of(config.family));
   constexpr std::string_view kBlocks = "blocks.";
-  if (!parameter.starts_with(kBlocks)) return translate(table.root, parameter);
+  if (!parameter.starts_with(kBlocks)) return translate(table["root"], parameter);
   const size_t dot = parameter.find('.', kBlocks.size());
   const std::string_view index = parameter.substr(kBlocks.size(), dot - kBlocks.size());
-  return fmt::format("{}{}{}.{}", table.prefix, table.block_prefix, index,
-                     translate(table.block, parameter.substr(dot + 1)));
+  return fmt::format("{}{}{}.{}", table["prefix"].text(), table["block_prefix"].text(), index,
+                     translate(table["block"], parameter.substr(dot + 1)));
 }
 
 std::string_view base_prefix(const ModelConfig& config) {
-  return family_of(config.family).names.prefix;
+  return names_of(family_of(config.family))["prefix"].text();
 }
 
 bool is_ignorable(const ModelConfig& config, std::string_view file_name) {
   const std::string name = fmt::format(".{}", file_name);  // endings begin with a dot
   if (name.ends_with(".causal_mask")) return true;         // of any family, in some versions
-  for (const std::string_view ending : family_of(config.family).names.ignorable) {
-    if (name.ends_with(ending)) return true;
-  }
+  const Json* const endings = names_of(family_of(config.family)).find("ignorable");
+  const auto has = [&](const Json& ending) { return name.ends_with(ending.text()); };
+  if (endings && std::any_of(endings->begin(), endings->end(), has)) return true;
   return config.tied_head && file_name == hugging_face_name(config, "head.weight");
 }
 

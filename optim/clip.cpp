@@ -24,8 +24,8 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
   Backend& gradients = backend_of(shards, "clip");
   Backend& backend = decides ? *decides : gradients;
   FSDP_CHECK(!one_by_one || max_norm <= 0,
-             "[clip] max_norm: what is updated before the norm is known cannot be clipped by it; "
-             "expected 0, got {}",
+             "[clip] max_norm: updates in backward come before the norm is known, so nothing can be "
+             "clipped; expected 0, got {}",
              max_norm);
   FSDP_CHECK(power >= 1, "[clip] norm type: expected 1 or more, or infinity, got {}", power);
   const auto zeros = [](Backend& place, Shape shape, DType dtype) {
@@ -155,7 +155,7 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow, double s
   Stream& stream = backend.compute_stream();
   for (const Tensor* scalar : {loss_scale, overflow}) {
     FSDP_CHECK(!scalar || &scalar->backend() == &backend,
-               "[clip] loss scale and overflow: expected on the backend that decides");
+               "[clip] loss scale and overflow: expected them on the backend that decides about the step");
   }
   sum_gradients();
   if (is_apart()) copy_in_order(backend, sums_, all_sums_);

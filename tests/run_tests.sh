@@ -16,7 +16,8 @@ log="$build/Testing/Temporary/LastTest.log"
 rm -f "$log"
 console=$(mktemp)
 trap 'rm -f "$console"' EXIT
-ctest --test-dir "$build" -j2 --output-on-failure --no-tests=error --timeout 600 \
+# 4: of half a core each, of which most tests take two (fsdp_entry in tools/cmake/Tests.cmake)
+ctest --test-dir "$build" -j4 --output-on-failure --no-tests=error --timeout 600 \
   --test-output-size-passed 10000000 --test-output-size-failed 10000000 "$@" | tee "$console"
 status=${PIPESTATUS[0]}
 if [ ! -s "$log" ]; then

@@ -31,7 +31,7 @@ void FullySharded::pre_forward(size_t unit) {
 
 void FullySharded::post_forward(size_t unit) {
   Unit& u = *units_[unit];
-  if (u.policy.reshards_after_forward) u.parameters.reshard_after_forward();
+  if (u.policy.at.parameters.turn != Placement::kWhole) u.parameters.reshard_after_forward();
   if (!in_backward_) order_->end_forward(unit);
   backend().set_scope(units_[u.around]->name);
 }
@@ -75,12 +75,12 @@ void FullySharded::unshard_now(size_t unit) {
     for (const auto& other : units_) {
       if (other->arena != units_[unit]->arena) continue;
       const bool unused = other->parameters.state() == ParameterState::kGathering;
-      const bool waits = other->awaits_backward && !other->policy.keeps_parameters;
+      const bool waits = other->awaits_backward && !other->policy.keeps_parameters();
       if (in_backward_ || unused || waits) other->parameters.reshard();
     }
     FSDP_CHECK(parameters.unshard(),
-               "[fsdp] unit {}: needed beside others that are in use, but no buffer of the arena "
-               "is free: units_in_flight: expected more than {}",
+               "[fsdp] unit {}: it is needed while other units are in use, and no buffer of the "
+               "arena is free: units_in_flight: expected more than {}",
                units_[unit]->name, options_.units_in_flight);
   }
   parameters.wait_unsharded();
@@ -93,7 +93,7 @@ void FullySharded::prefetch(std::optional<size_t> unit) {
 
 // After a backward: reshards, unless a strategy that keeps parameters has micro-steps to come.
 void FullySharded::give_back_parameters(Unit& unit) {
-  if (unit.policy.keeps_parameters && !last_micro_step_) return;
+  if (unit.policy.keeps_parameters() && !last_micro_step_) return;
   unit.parameters.reshard();
   if (!unit.policy.releases_memory || !last_micro_step_) return;
   for (size_t i = 0; i < units_.size(); ++i) {
@@ -118,7 +118,9 @@ void FullySharded::accumulate(Unit& unit) {
 
 void FullySharded::reduce(size_t index) {
   Unit& unit = *units_[index];
-  if (!unit.gradients || (unit.policy.reduces_last && !last_micro_step_)) return;
+  if (!unit.gradients) return;
+  // What stays partial until the next micro-step needs no collective.
+  if (!last_micro_step_ && unit.policy.at.gradients.pause == Placement::kPartial) return;
   const bool updates =
       options_.update_in_backward && last_micro_step_ && unit.gradients->accumulating();
   if (!unit.gradients->borrow_for_reduce()) {
@@ -147,8 +149,8 @@ void FullySharded::free_gradient_buffers(size_t arena) {
     if (!holds_buffer(*units_[i])) continue;
     FSDP_CHECK(
         !gives_gradients_back(options_),
-        "fsdp.update_in_backward: unit {}: more units are in backward at once than there are "
-        "buffers for gradients; expected false, or fewer and larger units (fsdp.wrap)",
+        "fsdp.update_in_backward: unit {}: more units are in backward at once than buffers for "
+        "gradients exist; set it to false, or wrap fewer and larger units (fsdp.wrap)",
         units_[i]->name);
     units_[i]->gradients->reduce_part();
   }

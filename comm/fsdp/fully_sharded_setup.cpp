@@ -12,16 +12,16 @@ namespace {
 MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backend& backend) {
   check_same_on_all(world, "options", texts_of(o));
   check_options(o, world.size());
-  const bool offloads = o.offload != Offload::kNone;
-  FSDP_CHECK(offloads == (o.host != nullptr) && o.host != &backend,
-             "[fsdp] host: expected another backend than the one that computes with offload, none "
-             "without");
-  FSDP_CHECK((o.offload == Offload::kNvme) == (o.file != nullptr),
-             "[fsdp] file: expected a backend whose memory is a file with offload: nvme, none "
-             "without");
+  const Home state = row_of(o.offload).state;
+  FSDP_CHECK((state != Home::kDevice) == (o.host != nullptr) && o.host != &backend,
+             "[fsdp] host: with offload, expected a backend other than the one that computes; "
+             "without offload, expected null");
+  FSDP_CHECK((state == Home::kFile) == (o.file != nullptr),
+             "[fsdp] file: with offload: nvme, expected a backend whose memory is a file; otherwise "
+             "expected null");
   FSDP_CHECK(
       !o.fixed_order || world.sums_in_rank_order(),
-      "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
+      "fsdp.fixed_order: NCCL adds in an order of its own; expected a transport through the host");
   return {.shard_size = shard_group_size(o, world.size()),
           .separate_reduce = o.separate_reduce,
           .reduce_over_all = o.fixed_order};
@@ -34,8 +34,11 @@ BufferPool::Lifetime lifetime_of_buffers(const FsdpOptions& options) {
 
 std::unique_ptr<ShardHomes> make_homes(const FsdpOptions& o, const HomeRank& rank) {
   if (o.file) return std::make_unique<FileHomes>(rank, *o.host, *o.file);
-  if (o.host) return std::make_unique<HostHomes>(rank, *o.host, offloads_all(o.offload));
-  return std::make_unique<ShardHomes>(rank);
+  if (!o.host) return std::make_unique<ShardHomes>(rank);
+  const OffloadRow& row = row_of(o.offload);
+  const DeviceKeeps keeps = {.values = row.parameters == Home::kDevice,
+                             .gradients = row.gradients == Home::kDevice};
+  return std::make_unique<HostHomes>(rank, *o.host, keeps);
 }
 
 }  // namespace
@@ -48,7 +51,8 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit
       awaits_backward(plan.awaits_backward),
       policy(unit_policy),
       parameters(runtime, plan.name, plan.parameters, policy) {
-  const ParameterSegment* trained = policy.has_gradients ? parameters.trainable() : nullptr;
+  const bool has_gradients = policy.at.gradients.update != Placement::kNowhere;
+  const ParameterSegment* trained = has_gradients ? parameters.trainable() : nullptr;
   if (trained) gradients.emplace(runtime, plan.name, policy, *trained);
 }
 
@@ -138,7 +142,8 @@ void FullySharded::make_arenas(int deepest) {
   std::vector<std::vector<Unit*>> by_depth(static_cast<size_t>(deepest) + 1);
   std::vector<Unit*> in_turn, kept;
   for (const auto& unit : units_) {
-    const bool keeps = unit->policy.keeps_parameters && !unit->policy.resident;
+    const UnitPolicy& policy = unit->policy;
+    const bool keeps = policy.keeps_parameters() && !policy.resident();
     auto& users = !unit->part_of_root ? by_depth[static_cast<size_t>(unit->depth)]
                   : keeps             ? kept
                                       : in_turn;
@@ -159,7 +164,7 @@ void FullySharded::make_arena(const std::vector<Unit*>& units, size_t gathered,
     unit->arena = arenas_.size();
     if (unit->parameters.arena_bytes() > 0) {
       parameters.push_back(&unit->parameters);
-      kept_here += unit->policy.keeps_parameters;
+      kept_here += unit->policy.keeps_parameters();
     }
     if (unit->gradients && unit->gradients->arena_bytes() > 0) {
       gradients.push_back(&*unit->gradients);

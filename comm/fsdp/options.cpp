@@ -12,13 +12,6 @@
 
 namespace fsdp::comm {
 
-std::string_view choice_name(Strategy strategy) {
-  constexpr std::array<std::string_view, 6> kNames = {"full_shard",      "shard_grad_op",
-                                                      "shard_optimizer", "no_shard",
-                                                      "hybrid_shard",    "hybrid_shard_zero2"};
-  return kNames.at(static_cast<size_t>(strategy));
-}
-
 std::string_view choice_name(BackwardPrefetch prefetch) {
   constexpr std::array<std::string_view, 3> kNames = {"pre", "post", "none"};
   return kNames.at(static_cast<size_t>(prefetch));
@@ -30,21 +23,14 @@ std::string_view choice_name(Accumulation accumulation) {
   return kNames.at(static_cast<size_t>(accumulation));
 }
 
-std::string_view choice_name(Offload offload) {
-  constexpr std::array<std::string_view, 4> kNames = {"none", "optimizer", "all", "nvme"};
-  return kNames.at(static_cast<size_t>(offload));
-}
-
 bool gives_gradients_back(const FsdpOptions& options) {
   return options.update_in_backward && options.micro_steps == 1;
 }
 
-bool is_hybrid(Strategy strategy) {
-  return strategy == Strategy::kHybridShard || strategy == Strategy::kHybridShardZero2;
-}
+bool is_hybrid(Strategy strategy) { return row_of(strategy).groups == ShardGroups::kSeveral; }
 
 int shard_group_size(const FsdpOptions& options, int world) {
-  if (options.strategy == Strategy::kNoShard) return 1;
+  if (row_of(options.strategy).groups == ShardGroups::kEachRank) return 1;
   if (!is_hybrid(options.strategy)) {
     FSDP_CHECK(options.shard_size == 0 || options.shard_size == world,
                "fsdp.shard_size: expected 0 unless the strategy is hybrid, got {}",
@@ -76,10 +62,6 @@ int inner_group_size(const FsdpOptions& options, int shards) {
   return size == shards ? 0 : size;
 }
 
-}  // namespace
-
-namespace {
-
 void check_fixed_order(const FsdpOptions& options) {
   if (!options.fixed_order) return;
   FSDP_CHECK(options.accumulation == Accumulation::kReduceEach,
@@ -87,7 +69,7 @@ void check_fixed_order(const FsdpOptions& options) {
              "reduce_each",
              choice_name(options.accumulation));
   FSDP_CHECK(!options.divide_factor && !options.force_sum && !options.split_division,
-             "fsdp.fixed_order: {}: its sums are not divided; expected it to be left out",
+             "fsdp.fixed_order: {}: sums in fixed order are not divided; leave this key out",
              options.divide_factor ? "divide_factor"
              : options.force_sum   ? "force_sum"
                                    : "split_division");
@@ -101,8 +83,8 @@ void check_options(const FsdpOptions& options, int world) {
   check_fixed_order(options);
   FSDP_CHECK(
       !options.force_sum || !options.split_division,
-      "fsdp.split_division: divides before the sum and after it, fsdp.force_sum only after it; "
-      "expected one of them");
+      "fsdp.split_division: it divides before and after the sum, fsdp.force_sum only after it; set "
+      "one of the two");
   const DType wide = accumulation_dtype(options.param_dtype);
   FSDP_CHECK(!options.master_dtype || accumulation_dtype(*options.master_dtype) == wide,
              "[fsdp] master_dtype: expected {} or a dtype that accumulates in it, got {}",
@@ -110,8 +92,8 @@ void check_options(const FsdpOptions& options, int world) {
   FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
              options.units_in_flight);
   FSDP_CHECK(!options.update_in_backward || !options.detect_overflow,
-             "fsdp.update_in_backward: the gradients of all units say whether one overflowed; "
-             "expected no loss scaling");
+             "fsdp.update_in_backward: loss scaling needs the gradients of all units before the first "
+             "update; switch one of the two off");
   FSDP_CHECK(options.micro_steps >= 1, "[fsdp] micro_steps: expected at least 1, got {}",
              options.micro_steps);
 }
@@ -200,43 +182,62 @@ GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups
 
 // ---------------------------------------------------------------------------- Of one unit
 
-UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool awaits_backward) {
+namespace {
+
+bool adds_up_whole(const FsdpOptions& o) {
+  return o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
+}
+
+// The row of the strategy, and what the other options change in it.
+Placements placements(const FsdpOptions& o, GroupSizes groups, bool awaits_backward) {
+  using enum Placement;
   // A part is not the whole, nor is the host's memory the device's.
   const bool comes_and_goes = offloads_all(o.offload) && o.strategy != Strategy::kNoShard;
   const bool sharded = groups.shards > 1 || comes_and_goes;
-  const bool gives_back = o.reshard_after_forward.value_or(o.strategy == Strategy::kFullShard ||
-                                                           o.strategy == Strategy::kHybridShard);
-  UnitPolicy p = {.param_dtype = o.param_dtype,
+  Placements at = row_of(sharded ? o.strategy : Strategy::kNoShard).at;
+
+  if (sharded && o.reshard_after_forward) {
+    at.parameters.turn = at.parameters.pause = *o.reshard_after_forward ? kFlatShard : kWhole;
+  }
+  if (awaits_backward) at.parameters.turn = kWhole;
+  if (at.parameters.turn == kFlatShard && inner_group_size(o, groups.shards) > 0) {
+    at.parameters.turn = kInnerShard;
+  }
+
+  if (!o.training) at.gradients = {.at_rest = kNowhere, .pause = kNowhere, .update = kNowhere};
+  if (gives_gradients_back(o)) at.gradients.at_rest = at.gradients.pause = kNowhere;
+  if (adds_up_whole(o)) {
+    at.gradients.at_rest = kWhole;
+    at.gradients.pause = kPartial;
+  }
+  const bool defers = o.fixed_order || o.accumulation == Accumulation::kReduceScatterEach;
+  if (defers && groups.replicas > 1) at.gradients.pause_across = kPartial;
+  return at;
+}
+
+}  // namespace
+
+UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool awaits_backward) {
+  UnitPolicy p = {.at = placements(o, groups, awaits_backward),
+                  .param_dtype = o.param_dtype,
                   .master_dtype = o.master_dtype.value_or(accumulation_dtype(o.param_dtype)),
                   .sum_dtype = accumulation_dtype(o.param_dtype),
                   .reduce_dtype = o.reduce_dtype,
+                  .sums_in_order = o.fixed_order,
+                  .parts_of_shard = o.fixed_order ? groups.replicas : 1,
+                  .division = gradient_division(o, groups),
                   .detects_overflow = o.detect_overflow,
-                  .offload = o.offload,
-                  .has_gradients = o.training,
                   .releases_memory = o.release_arena,
                   .alignment = o.fixed_order ? kNormBlock : kFlatAlignment};
+  const bool inner = p.at.parameters.turn == Placement::kInnerShard;
+  if (inner) p.inner_group = inner_group_size(o, groups.shards);
   const bool narrows = p.param_dtype == DType::kBF16 && p.master_dtype == p.sum_dtype;
   if (narrows) p.rounding_seed = o.rounding_seed;
-
-  p.keeps_parameters = !sharded || !gives_back;
-  p.resident = !sharded || (p.keeps_parameters && !o.release_arena);
-  p.reshards_after_forward = !p.keeps_parameters && !awaits_backward;
-  if (p.reshards_after_forward) p.inner_group = inner_group_size(o, groups.shards);
-
-  p.reduces_last = o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
-  p.gradient_dtype = p.reduces_last ? p.sum_dtype : p.reduce_dtype;
-  p.narrows_gradients = p.gradient_dtype != p.reduce_dtype;
-  p.gives_gradients_back = gives_gradients_back(o);
-  const bool keeps = !sharded || o.strategy == Strategy::kShardOptimizer;
-  p.keeps_gradients = (keeps && !p.gives_gradients_back) || p.reduces_last;
+  p.gradient_dtype = adds_up_whole(o) ? p.sum_dtype : p.reduce_dtype;
   // One buffer for both only where a step reduces once, and in the dtype of the result.
-  p.averages_in_place = !sharded && p.reduce_dtype == p.sum_dtype &&
-                        p.gradient_dtype == p.sum_dtype && (o.micro_steps == 1 || p.reduces_last);
-  p.defers_replicas =
-      groups.replicas > 1 && (o.fixed_order || o.accumulation == Accumulation::kReduceScatterEach);
-  p.sums_in_order = o.fixed_order;
-  if (o.fixed_order) p.parts_of_shard = groups.replicas;
-  p.division = gradient_division(o, groups);
+  p.averages_in_place = p.at.gradients.update == Placement::kWhole &&
+                        p.reduce_dtype == p.sum_dtype && p.gradient_dtype == p.sum_dtype &&
+                        (o.micro_steps == 1 || adds_up_whole(o));
   return p;
 }
 
@@ -266,14 +267,13 @@ std::string prefix(const UnitOverride& override) {
   }
   const bool split = std::any_of(units.begin(), units.end(),
                                  [](const PlannedUnit& unit) { return unit.part_of_root; });
-  fail("{}no unit matches \"{}\"; there are {}{}", prefix(override), override.match,
+  fail("{}no unit matches \"{}\"; the units are {}{}", prefix(override), override.match,
        fmt::join(names, ", "), split ? "; with fsdp.root: whole the root is one of them" : "");
 }
 
 void check_override(const UnitOverride& override, const FsdpOptions& all, int shards) {
   const Strategy strategy = override.strategy.value_or(all.strategy);
-  FSDP_CHECK(is_hybrid(strategy) == is_hybrid(all.strategy) &&
-                 (strategy == Strategy::kNoShard) == (all.strategy == Strategy::kNoShard),
+  FSDP_CHECK(row_of(strategy).groups == row_of(all.strategy).groups,
              "{}{}: strategy: expected one that shards over the same groups of ranks as "
              "fsdp.strategy does",
              prefix(override), override.match);

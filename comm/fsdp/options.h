@@ -1,6 +1,7 @@
 // The knobs of fully sharded data parallel training (FsdpOptions), and what follows from them for
-// one unit (UnitPolicy). The rules that lead from the one to the other stand in options.cpp, once:
-// the sharding layer, its memory formula and its timeline all ask for the policy.
+// one unit (UnitPolicy): its row of the table in placement.h, and what the row leaves open. The
+// rules stand in options.cpp, once: the sharding layer, its memory formula and its timeline all ask
+// for the policy.
 #pragma once
 
 #include <array>
@@ -9,25 +10,12 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/fsdp/placement.h"
 #include "core/dtype.h"
 
 namespace fsdp::comm {
 
 struct PlannedUnit;  // comm/fsdp/plan.h
-
-// What is sharded over the shard group. Across replica groups everything is replicated.
-enum class Strategy : uint8_t {
-  kFullShard,         // parameters between their uses, gradients, optimizer state (ZeRO-3)
-  kShardGradOp,       // gradients, optimizer state; parameters stay gathered in a step (ZeRO-2)
-  kShardOptimizer,    // optimizer state only (ZeRO-1)
-  kNoShard,           // nothing (DDP)
-  kHybridShard,       // kFullShard inside shard groups, replicated across them (HSDP)
-  kHybridShardZero2,  // kShardGradOp inside shard groups, replicated across them
-};
-
-inline constexpr std::array kStrategies = {Strategy::kFullShard,      Strategy::kShardGradOp,
-                                           Strategy::kShardOptimizer, Strategy::kNoShard,
-                                           Strategy::kHybridShard,    Strategy::kHybridShardZero2};
 
 // When the gather of the unit that backward needs next is issued.
 enum class BackwardPrefetch : uint8_t {
@@ -48,21 +36,6 @@ enum class Accumulation : uint8_t {
 
 inline constexpr std::array kAccumulations = {
     Accumulation::kReduceEach, Accumulation::kReduceScatterEach, Accumulation::kReduceLast};
-
-// Which shards lie on the host: memory that the device that computes then need not have.
-enum class Offload : uint8_t {
-  kNone,
-  kOptimizer,  // masters and the optimizer's state; the device keeps parameters in param_dtype
-  kAll,        // parameters and gradients, too: they come for a unit's use, and go after it
-  kNvme,       // the same in a file; the host has a few buffers
-};
-
-inline constexpr std::array kOffloads = {Offload::kNone, Offload::kOptimizer, Offload::kAll,
-                                         Offload::kNvme};
-// The device has none of it, unless it is resident.
-inline bool offloads_all(Offload offload) {
-  return offload == Offload::kAll || offload == Offload::kNvme;
-}
 
 constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is being reduced
 
@@ -140,12 +113,14 @@ struct FsdpOptions {
   bool operator==(const FsdpOptions&) const = default;
 };
 
-// As in the configuration: "full_shard".
-std::string_view choice_name(Strategy strategy);
+// As in the configuration: "pre".
 std::string_view choice_name(BackwardPrefetch prefetch);
 std::string_view choice_name(Accumulation accumulation);
-std::string_view choice_name(Offload offload);
 
+// Whether the device has no memory for parameters that are not gathered.
+constexpr bool offloads_all(Offload offload) {
+  return row_of(offload).parameters != Home::kDevice;
+}
 // Whether a unit's gradient has memory only from its backward to its update.
 bool gives_gradients_back(const FsdpOptions& options);
 bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other
@@ -186,38 +161,41 @@ GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups
 
 // What one unit does, decided once, when it is set up.
 struct UnitPolicy {
-  // ---- Parameters ----
+  Placements at;        // its row of the table
+  int inner_group = 0;  // ranks of one, where the turn finds kInnerShard
+
+  // ---- Dtypes ----
   DType param_dtype = DType::kF32;                       // unsharded, in compute and in gathers
   DType master_dtype = DType::kF32;                      // of trainable shards; frozen: param_dtype
   std::optional<uint64_t> rounding_seed = std::nullopt;  // masters are rounded by chance; see above
-  // How long a unit stays unsharded. reshards_after_forward: not between its forward and its
-  // backward. keeps_parameters: through all micro-steps. resident: through all steps, in memory of
-  // its own. (What awaits its backward, as the root, does not reshard after forward: plan.h.)
-  bool reshards_after_forward = false;
-  bool keeps_parameters = false;
-  bool resident = false;
-  int inner_group = 0;  // ranks that keep what forward gathered between them (hpZ); 0: none do
+  DType sum_dtype = DType::kF32;       // of gradients' shards, and of what is added up
+  DType gradient_dtype = DType::kF32;  // of unsharded gradients
+  DType reduce_dtype = DType::kF32;    // of gradients in collectives
 
-  // ---- Gradients ----
-  DType sum_dtype = DType::kF32;       // of shards, and of what is added up
-  DType gradient_dtype = DType::kF32;  // unsharded
-  DType reduce_dtype = DType::kF32;    // in collectives
-  bool narrows_gradients = false;  // reduce_dtype is another one: a second buffer for a reduction
-  bool keeps_gradients = false;    // unsharded, until the optimizer's step, in memory of its own
+  // ---- Reductions ----
   bool averages_in_place = false;  // the unsharded gradients become the shard: one buffer
-  bool gives_gradients_back = false;  // shards too, when the unit is updated in backward
-  bool reduces_last = false;          // micro-steps add up before any reduction
-  bool defers_replicas = false;       // micro-steps before the last only reduce-scatter, or sum
-  bool sums_in_order = false;         // one chain over micro-steps and all ranks: fixed_order
-  int parts_of_shard = 1;             // each added up by another replica: with sums_in_order
+  bool sums_in_order = false;      // one chain over micro-steps and all ranks: fixed_order
+  int parts_of_shard = 1;          // each added up by another replica: with sums_in_order
   GradientDivision division = {};
   bool detects_overflow = false;
 
   // ---- Memory ----
-  Offload offload = Offload::kNone;
-  bool has_gradients = true;     // of what is trainable
   bool releases_memory = false;  // what a step needs no more is given back: release_arena
   int64_t alignment = 0;         // of parameters in the flat buffer, elements
+
+  // ---- What follows ----
+  // The unit stays gathered from one micro-step to the next.
+  bool keeps_parameters() const { return at.parameters.pause == Placement::kWhole; }
+  // The unit's buffer is its own, and keeps its values until the next update.
+  bool resident() const {
+    return at.parameters.at_rest == Placement::kWhole || (keeps_parameters() && !releases_memory);
+  }
+  // The unsharded gradients have memory of their own, until the optimizer's step.
+  bool keeps_gradients() const { return at.gradients.at_rest == Placement::kWhole; }
+  // Nothing of a gradient stays once the unit is updated, which happens in backward.
+  bool gives_gradients_back() const { return at.gradients.at_rest == Placement::kNowhere; }
+  // A reduction needs a second buffer.
+  bool narrows_gradients() const { return gradient_dtype != reduce_dtype; }
 
   bool operator==(const UnitPolicy&) const = default;
 };

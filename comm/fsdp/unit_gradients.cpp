@@ -30,8 +30,9 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.sum_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.sum_dtype);
   home_.keep_gradient(shard_, policy_.averages_in_place);
-  if (policy_.releases_memory || policy_.gives_gradients_back) return;  // each step allocates both
-  if (policy_.keeps_gradients) allocate_unsharded();
+  // Each step allocates both.
+  if (policy_.releases_memory || policy_.gives_gradients_back()) return;
+  if (policy_.keeps_gradients()) allocate_unsharded();
   allocate_shard();
 }
 
@@ -52,11 +53,11 @@ void UnitGradients::release_unsharded() {
 // In the order of the compute stream, for which the streams that reduce wait then.
 void UnitGradients::allocate_shard() {
   if (!policy_.averages_in_place) return home_.allocate_gradient();
-  if (policy_.keeps_gradients) allocate_unsharded();
+  if (policy_.keeps_gradients()) allocate_unsharded();
 }
 
 size_t UnitGradients::arena_bytes() const {
-  if (policy_.keeps_gradients && !policy_.narrows_gradients) return 0;
+  if (policy_.keeps_gradients() && !policy_.narrows_gradients()) return 0;
   return static_cast<size_t>(layout_.numel()) * size_of(policy_.reduce_dtype);
 }
 
@@ -66,7 +67,7 @@ bool UnitGradients::borrow() {
 }
 
 void UnitGradients::give_buffer_back(EventPtr done) {
-  if (!policy_.keeps_gradients) unsharded_->unbind();
+  if (!policy_.keeps_gradients()) unsharded_->unbind();
   if (holds_buffer()) pool_->release(buffer_, std::move(done));
   buffer_ = BufferPool::kNone;
 }
@@ -98,7 +99,7 @@ bool UnitGradients::accumulate() {
   using enum GradientState;
   if (accumulating()) return true;
   Backend& backend = runtime_.backend;
-  if (policy_.keeps_gradients) {
+  if (policy_.keeps_gradients()) {
     allocate_unsharded();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
     if (policy_.averages_in_place) backend.wait(backend.compute_stream(), home_.sent());
@@ -138,7 +139,7 @@ void UnitGradients::note_present(bool more_to_come) {
 }
 
 bool UnitGradients::borrow_for_reduce() {
-  const bool narrows = policy_.narrows_gradients;
+  const bool narrows = policy_.narrows_gradients();
   return !accumulating() || !narrows || borrow();
 }
 
@@ -163,7 +164,7 @@ void UnitGradients::run_reduction(bool last) {
   const Shape shape = {layout_.numel()};
   ReductionArgs args = {.unsharded = Tensor(unsharded_, 0, shape, policy_.gradient_dtype),
                         .shard = shard_};
-  if (policy_.narrows_gradients) {
+  if (policy_.narrows_gradients()) {
     const auto memory =
         Storage::unbound(runtime_.backend, arena_bytes(), MemoryCategory::kGradient);
     memory->bind(pool_->data(buffer_));
@@ -176,7 +177,8 @@ void UnitGradients::run_reduction(bool last) {
   }
   // A unit that was REDUCED holds an average over all ranks. What is added to it must be an average
   // over all ranks too, even where replicas are deferred.
-  if (policy_.defers_replicas && !last && state_ != kAddingToReduced) {
+  const bool stays_partial = policy_.at.gradients.pause_across == Placement::kPartial;
+  if (stays_partial && !last && state_ != kAddingToReduced) {
     args.reach = Reach::kShardGroup;
   } else if (state_ == kAddingToScattered) {
     args.reach = Reach::kShardGroupThenSum;
@@ -209,7 +211,7 @@ void UnitGradients::hand_over(const ShardHome::Flags& flags) {
 
 // In the order of the compute stream, which reads what no home has taken.
 void UnitGradients::updated() {
-  if (!policy_.gives_gradients_back) return;
+  if (!policy_.gives_gradients_back()) return;
   Backend& backend = runtime_.backend;
   if (holds_buffer()) give_buffer_back(backend.record(backend.compute_stream()));
   if (!policy_.averages_in_place) shard_.storage()->drop();
@@ -228,7 +230,7 @@ void UnitGradients::clear() {
   home_.clear_gradient();
   // Of what is given back with the update: left before it.
   const bool releases =
-      policy_.releases_memory || (policy_.gives_gradients_back && shard_.storage()->has_data());
+      policy_.releases_memory || (policy_.gives_gradients_back() && shard_.storage()->has_data());
   if (!releases && !set_aside_.defined()) return;
   // What is released here is used again in the order of the compute stream.
   backend.wait(backend.compute_stream(), reduced_);

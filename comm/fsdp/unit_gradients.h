@@ -101,7 +101,7 @@ class UnitGradients {
   void allocate_shard();
   bool borrow();
   void give_buffer_back(EventPtr done);
-  bool shard_in_buffer() const { return policy_.averages_in_place && !policy_.keeps_gradients; }
+  bool shard_in_buffer() const { return policy_.averages_in_place && !policy_.keeps_gradients(); }
   void set_shard_aside();
   void note_present(bool more_to_come);
   void run_reduction(bool last);

@@ -14,7 +14,7 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
     : runtime_(runtime),
       name_(std::move(name)),
       policy_(policy),
-      resident_(policy.resident || parameters.empty()),  // nothing needs no buffer
+      resident_(policy.resident() || parameters.empty()),  // nothing needs no buffer
       inner_(policy.inner_group > 0 ? &runtime.mesh.inner_gather(policy.inner_group) : nullptr) {
   for (const bool trainable : {true, false}) {
     std::vector<Parameter*> segment;
@@ -40,7 +40,7 @@ ShardSpec UnitParameters::spec_of(const ParameterSegment& s) const {
       .master_dtype = s.trainable ? policy_.master_dtype : policy_.param_dtype,
       .slot = slot(s),
       .resident = resident_,
-      .whole = runtime_.mesh.shards() == 1,
+      .whole = policy_.at.state == Placement::kWhole,
       .rounding_seed = rounds ? policy_.rounding_seed : std::nullopt,
       .runs = rounds ? s.layout.runs(runtime_.mesh.shard_index()) : std::vector<ParameterRun>()};
 }

@@ -1,6 +1,8 @@
 // What ConfigKeys does not do in its header.
 #include "core/io/config_keys.h"
 
+#include <algorithm>
+
 namespace fsdp {
 
 int64_t ConfigKeys::either(const char* key, const char* other_key, int64_t absent) const {
@@ -61,6 +63,13 @@ void ConfigKeys::refuse_objects() const {
 
 void ConfigKeys::refuse_unless(bool supported, const char* key, const char* meaning) const {
   FSDP_CHECK(supported, "{}: {}: {} is not supported by this build", where_, key, meaning);
+}
+
+const std::string* list_with(const Json& lists, std::string_view key) {
+  for (const auto& [name, keys] : lists.items()) {
+    if (std::find(keys.begin(), keys.end(), Json(key)) != keys.end()) return &name;
+  }
+  return nullptr;
 }
 
 }  // namespace fsdp

@@ -100,4 +100,11 @@ class ConfigKeys {
   mutable std::map<std::string, std::shared_ptr<Asked>> opened_;
 };
 
+// Of lists of keys by what they have in common, {"why they change nothing": ["key", ...]}: what the
+// list says that has this key; null: none has.
+const std::string* list_with(const Json& lists, std::string_view key);
+inline bool is_listed(const Json& lists, std::string_view key) {
+  return list_with(lists, key) != nullptr;
+}
+
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-// The list of the element-wise rules. From it: the kinds of optim/optimizer.h, the kernels of
+// The list of the element-wise rules. From it: the kinds of optim/optimizer_kind.h, the kernels of
 // core/kernel_args.h with their overloads in both backends, the lines of `bench kernels`.
 #pragma once
 

@@ -85,11 +85,6 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
   }
 }
 
-// ---- a barrier of some warps of the block: `threads` of them, a multiple of 32; id 1 to 15 ----
-__device__ __forceinline__ void named_barrier(int id, int threads) {
-  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
-}
-
 // ---- starting: see launch.h ----
 // Shared memory that a block has by name.
 template <typename... Parameters>

@@ -1,6 +1,4 @@
 // BLOOM: ALiBi instead of positions, a norm behind the embedding, [head, (q, k, v), width] rows.
-#include <array>
-
 #include "models/family.h"
 
 namespace fsdp::models {
@@ -51,40 +49,8 @@ Json write(const ModelConfig& c) {
           {"apply_residual_connection_post_layernorm", c.normed_residual}};
 }
 
-constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
-                               NamePair{"attention.qkv.", "self_attention.query_key_value."},
-                               NamePair{"attention.out.", "self_attention.dense."},
-                               NamePair{"mlp_norm.", "post_attention_layernorm."},
-                               NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
-                               NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
-constexpr std::array kRootNames = {
-    NamePair{"embedding.tokens.", "transformer.word_embeddings."},
-    NamePair{"embedding.norm.", "transformer.word_embeddings_layernorm."},
-    NamePair{"final_norm.", "transformer.ln_f."}, NamePair{"head.", "lm_head."}};
-
-constexpr std::array kIgnored = {
-    IgnoredKey{"pad_token_id", "has no row of its own in BLOOM's table"},
-};
-
-constexpr std::array kPresets = {
-    Preset{"bloom-560m", 250880, 1024, 24, 16, 16, 4096, 2048},
-    Preset{"bloom-1b1", 250880, 1536, 24, 16, 16, 6144, 2048},
-    Preset{"bloom-1b7", 250880, 2048, 24, 16, 16, 8192, 2048},
-    Preset{"bloom-3b", 250880, 2560, 30, 32, 32, 10240, 2048},
-    Preset{"bloom-7b1", 250880, 4096, 30, 32, 32, 16384, 2048},
-    Preset{"bloom-176b", 250880, 14336, 70, 112, 112, 57344, 2048},
-};
-
 }  // namespace
 
-const Family family::kBloom = {.name = "bloom",
-                               .defaults = defaults,
-                               .read = read,
-                               .write = write,
-                               .names = {"transformer.", "h.", kBlock, kRootNames, {}},
-                               .presets = kPresets,
-                               .ignored = kIgnored,
-                               .absent_bos = 1,
-                               .absent_eos = 2};
+const Family family::kBloom = {.name = "bloom", .defaults = defaults, .read = read, .write = write};
 
 }  // namespace fsdp::models

@@ -3,7 +3,7 @@
 // TransformerLanguageModel by their names, the model's size in tokens as `vocab_size`. Tensors are
 // named as in the "model" of its checkpoints. Sizes without sharing have an output_projection of
 // their own: the 13B of its FSDP example, older than the sharing, is transformer_lm_gpt3_13_untied.
-#include <array>
+// The presets have GPT-2's vocabulary, filled up to a multiple of 16.
 #include <cmath>
 
 #include "models/family.h"
@@ -76,54 +76,14 @@ Json write(const ModelConfig& c) {
           {"no_decoder_final_norm", false}};
 }
 
-constexpr std::array kBlock = {NamePair{"attention_norm.", "self_attn_layer_norm."},
-                               NamePair{"attention.q.", "self_attn.q_proj."},
-                               NamePair{"attention.k.", "self_attn.k_proj."},
-                               NamePair{"attention.v.", "self_attn.v_proj."},
-                               NamePair{"attention.out.", "self_attn.out_proj."},
-                               NamePair{"mlp_norm.", "final_layer_norm."},
-                               NamePair{"mlp.up.", "fc1."},
-                               NamePair{"mlp.down.", "fc2."}};
-constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "decoder.embed_tokens."},
-                                   NamePair{"embedding.positions.", "decoder.embed_positions."},
-                                   NamePair{"final_norm.", "decoder.layer_norm."},
-                                   NamePair{"head.", "decoder.output_projection."}};
-constexpr std::array<std::string_view, 1> kIgnorable = {"decoder.version"};
-
 void as_published(ModelConfig& c) { c.initializer_range = table_deviation(c); }
-void untied(ModelConfig& c) {
-  as_published(c);
-  c.tied_head = false;
-}
-
-constexpr int64_t kWords = 50272;  // GPT-2's, filled up to a multiple of 16
-constexpr std::array kPresets = {
-    Preset{"transformer_lm_gpt3_small", kWords, 768, 12, 12, 12, 3072, 2048, as_published},
-    Preset{"transformer_lm_gpt3_medium", kWords, 1024, 24, 16, 16, 4096, 2048, as_published},
-    Preset{"transformer_lm_gpt3_large", kWords, 1536, 24, 16, 16, 6144, 2048, as_published},
-    Preset{"transformer_lm_gpt3_xl", kWords, 2048, 24, 32, 32, 8192, 2048, as_published},
-    Preset{"transformer_lm_gpt3_2_7", kWords, 2560, 32, 32, 32, 10240, 2048, as_published},
-    Preset{"transformer_lm_gpt3_6_7", kWords, 4096, 32, 32, 32, 16384, 2048, as_published},
-    Preset{"transformer_lm_gpt3_13", kWords, 5120, 40, 40, 40, 20480, 2048, as_published},
-    Preset{"transformer_lm_gpt3_175", kWords, 12288, 96, 96, 96, 49152, 2048, as_published},
-    Preset{"transformer_lm_gpt3_small_untied", kWords, 768, 12, 12, 12, 3072, 2048, untied},
-    Preset{"transformer_lm_gpt3_medium_untied", kWords, 1024, 24, 16, 16, 4096, 2048, untied},
-    Preset{"transformer_lm_gpt3_large_untied", kWords, 1536, 24, 16, 16, 6144, 2048, untied},
-    Preset{"transformer_lm_gpt3_xl_untied", kWords, 2048, 24, 32, 32, 8192, 2048, untied},
-    Preset{"transformer_lm_gpt3_2_7_untied", kWords, 2560, 32, 32, 32, 10240, 2048, untied},
-    Preset{"transformer_lm_gpt3_6_7_untied", kWords, 4096, 32, 32, 32, 16384, 2048, untied},
-    Preset{"transformer_lm_gpt3_13_untied", kWords, 5120, 40, 40, 40, 20480, 2048, untied},
-    Preset{"transformer_lm_gpt3_175_untied", kWords, 12288, 96, 96, 96, 49152, 2048, untied},
-};
 
 }  // namespace
 
-const Family family::kFairseqGpt3 = {
-    .name = "transformer_lm_gpt3",
-    .defaults = defaults,
-    .read = read,
-    .write = write,
-    .names = {"decoder.", "layers.", kBlock, kRootNames, kIgnorable},
-    .presets = kPresets};
+const Family family::kFairseqGpt3 = {.name = "transformer_lm_gpt3",
+                                     .defaults = defaults,
+                                     .read = read,
+                                     .write = write,
+                                     .complete = as_published};
 
 }  // namespace fsdp::models

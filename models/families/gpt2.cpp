@@ -1,6 +1,4 @@
 // GPT-2: learned positions, packed [q | k | v], weights stored (in, out).
-#include <array>
-
 #include "models/family.h"
 
 namespace fsdp::models {
@@ -54,44 +52,8 @@ Json write(const ModelConfig& c) {
           {"resid_pdrop", c.residual_dropout}};
 }
 
-constexpr std::array kBlock = {
-    NamePair{"attention_norm.", "ln_1."},       NamePair{"attention.qkv.", "attn.c_attn."},
-    NamePair{"attention.out.", "attn.c_proj."}, NamePair{"mlp_norm.", "ln_2."},
-    NamePair{"mlp.up.", "mlp.c_fc."},           NamePair{"mlp.down.", "mlp.c_proj."}};
-constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "transformer.wte."},
-                                   NamePair{"embedding.positions.", "transformer.wpe."},
-                                   NamePair{"final_norm.", "transformer.ln_f."},
-                                   NamePair{"head.", "lm_head."}};
-constexpr std::array<std::string_view, 2> kIgnorable = {".attn.bias", ".attn.masked_bias"};
-
-constexpr std::string_view kSummary = "belongs to the second head of GPT2DoubleHeadsModel";
-constexpr std::array kIgnored = {
-    IgnoredKey{"pad_token_id", "has no row of its own in GPT-2's table"},
-    IgnoredKey{"reorder_and_upcast_attn", "asks for scores in f32, which they always are here"},
-    IgnoredKey{"summary_activation", kSummary},
-    IgnoredKey{"summary_first_dropout", kSummary},
-    IgnoredKey{"summary_proj_to_labels", kSummary},
-    IgnoredKey{"summary_type", kSummary},
-    IgnoredKey{"summary_use_proj", kSummary},
-};
-
-constexpr std::array kPresets = {
-    Preset{"gpt2-124m", 50257, 768, 12, 12, 12, 3072, 1024},
-    Preset{"gpt2-355m", 50257, 1024, 24, 16, 16, 4096, 1024},
-    Preset{"gpt2-774m", 50257, 1280, 36, 20, 20, 5120, 1024},
-    Preset{"gpt2-1558m", 50257, 1600, 48, 25, 25, 6400, 1024},
-};
-
 }  // namespace
 
-const Family family::kGpt2 = {.name = "gpt2",
-                              .defaults = defaults,
-                              .read = read,
-                              .write = write,
-                              .names = {"transformer.", "h.", kBlock, kRootNames, kIgnorable},
-                              .presets = kPresets,
-                              .ignored = kIgnored,
-                              .absent_bos = 50256,
-                              .absent_eos = 50256};
+const Family family::kGpt2 = {.name = "gpt2", .defaults = defaults, .read = read, .write = write};
 
 }  // namespace fsdp::models

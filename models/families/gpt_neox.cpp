@@ -1,8 +1,6 @@
 // GPT-NeoX and Pythia: rotary positions on a part of each head, attention and MLP side by side.
 // From scratch they start as transformers starts them, with one deviation for all matrices; the
 // small_init and wang_init of Pythia's own training are not here.
-#include <array>
-
 #include "models/family.h"
 
 namespace fsdp::models {
@@ -74,47 +72,9 @@ Json write(const ModelConfig& c) {
           {"rope_scaling", rope_scaling_json(c.rope)}};
 }
 
-constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
-                               NamePair{"mlp_norm.", "post_attention_layernorm."},
-                               NamePair{"attention.qkv.", "attention.query_key_value."},
-                               NamePair{"attention.out.", "attention.dense."},
-                               NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
-                               NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
-constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "gpt_neox.embed_in."},
-                                   NamePair{"final_norm.", "gpt_neox.final_layer_norm."},
-                                   NamePair{"head.", "embed_out."}};
-constexpr std::array<std::string_view, 3> kIgnorable = {".attention.bias", ".attention.masked_bias",
-                                                        ".rotary_emb.inv_freq"};
-
-void gpt_neox_20b(ModelConfig& c) { c.activation = Activation::kGeluTanh; }
-
-constexpr std::array kIgnored = {
-    IgnoredKey{"classifier_dropout", "belongs to a head that classifies"},
-    IgnoredKey{"pad_token_id", "has no row of its own in GPT-NeoX's table"},
-};
-
-constexpr std::array kPresets = {
-    Preset{"pythia-70m", 50304, 512, 6, 8, 8, 2048, 2048},
-    Preset{"pythia-160m", 50304, 768, 12, 12, 12, 3072, 2048},
-    Preset{"pythia-410m", 50304, 1024, 24, 16, 16, 4096, 2048},
-    Preset{"pythia-1b", 50304, 2048, 16, 8, 8, 8192, 2048},
-    Preset{"pythia-1.4b", 50304, 2048, 24, 16, 16, 8192, 2048},
-    Preset{"pythia-2.8b", 50304, 2560, 32, 32, 32, 10240, 2048},
-    Preset{"pythia-6.9b", 50432, 4096, 32, 32, 32, 16384, 2048},
-    Preset{"pythia-12b", 50688, 5120, 36, 40, 40, 20480, 2048},
-    Preset{"gpt-neox-20b", 50432, 6144, 44, 64, 64, 24576, 2048, gpt_neox_20b},
-};
-
 }  // namespace
 
-const Family family::kGptNeox = {.name = "gpt_neox",
-                                 .defaults = defaults,
-                                 .read = read,
-                                 .write = write,
-                                 .names = {"gpt_neox.", "layers.", kBlock, kRootNames, kIgnorable},
-                                 .presets = kPresets,
-                                 .ignored = kIgnored,
-                                 .absent_bos = 0,
-                                 .absent_eos = 2};
+const Family family::kGptNeox = {
+    .name = "gpt_neox", .defaults = defaults, .read = read, .write = write};
 
 }  // namespace fsdp::models

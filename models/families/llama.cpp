@@ -1,7 +1,5 @@
 // Llama and its relatives: rotary positions, RMS norm, a gated MLP, grouped key-value heads.
 // Mistral adds a window, Qwen2 biases of q, k and v.
-#include <array>
-
 #include "models/family.h"
 
 namespace fsdp::models {
@@ -186,106 +184,13 @@ Json write_qwen2(const ModelConfig& c) {
   return json;
 }
 
-// ---------------------------------------------------------------------------- Names, sizes
-
-constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
-                               NamePair{"attention.q.", "self_attn.q_proj."},
-                               NamePair{"attention.k.", "self_attn.k_proj."},
-                               NamePair{"attention.v.", "self_attn.v_proj."},
-                               NamePair{"attention.out.", "self_attn.o_proj."},
-                               NamePair{"mlp_norm.", "post_attention_layernorm."},
-                               NamePair{"mlp.gate.", "mlp.gate_proj."},
-                               NamePair{"mlp.up.", "mlp.up_proj."},
-                               NamePair{"mlp.down.", "mlp.down_proj."}};
-constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "model.embed_tokens."},
-                                   NamePair{"final_norm.", "model.norm."},
-                                   NamePair{"head.", "lm_head."}};
-constexpr std::array<std::string_view, 1> kIgnorable = {".rotary_emb.inv_freq"};
-constexpr NameTable kNames = {"model.", "layers.", kBlock, kRootNames, kIgnorable};
-
-void llama2(ModelConfig& c) { c.norm_epsilon = 1e-5; }
-void code_llama(ModelConfig& c) {
-  c.norm_epsilon = 1e-5;
-  c.rope.theta = 1e6;
-}
-void llama3(ModelConfig& c) {
-  c.norm_epsilon = 1e-5;
-  c.rope.theta = 5e5;
-}
-void llama31(ModelConfig& c) {
-  llama3(c);
-  c.rope.scaling = RopeConfig::Scaling::kLlama3;
-  c.rope.factor = 8;
-}
-void llama32(ModelConfig& c) {
-  llama31(c);
-  c.rope.factor = 32;
-  c.tied_head = true;
-}
-void mistral(ModelConfig& c) {
-  c.norm_epsilon = 1e-5;
-  c.window = 4096;
-}
-void qwen(ModelConfig& c) { c.rope.theta = 1e6; }
-void qwen_tied(ModelConfig& c) {
-  qwen(c);
-  c.tied_head = true;
-}
-
-constexpr std::array kIgnored = {
-    IgnoredKey{"pretraining_tp", "splits products that transformers no longer computes in pieces"},
-};
-
-constexpr std::array kLlamaPresets = {
-    Preset{"tinyllama-1.1b", 32000, 2048, 22, 32, 4, 5632, 2048, llama2},
-    Preset{"llama-7b", 32000, 4096, 32, 32, 32, 11008, 2048},
-    Preset{"llama-13b", 32000, 5120, 40, 40, 40, 13824, 2048},
-    Preset{"llama2-7b", 32000, 4096, 32, 32, 32, 11008, 4096, llama2},
-    Preset{"llama2-70b", 32000, 8192, 80, 64, 8, 28672, 4096, llama2},
-    Preset{"codellama-7b", 32016, 4096, 32, 32, 32, 11008, 16384, code_llama},
-    Preset{"llama3-8b", 128256, 4096, 32, 32, 8, 14336, 8192, llama3},
-    Preset{"llama3-70b", 128256, 8192, 80, 64, 8, 28672, 8192, llama3},
-    Preset{"llama3.1-8b", 128256, 4096, 32, 32, 8, 14336, 131072, llama31},
-    Preset{"llama3.2-1b", 128256, 2048, 16, 32, 8, 8192, 131072, llama32},
-    Preset{"llama3.2-3b", 128256, 3072, 28, 24, 8, 8192, 131072, llama32},
-};
-constexpr std::array kMistralPresets = {
-    Preset{"mistral-7b", 32000, 4096, 32, 32, 8, 14336, 32768, mistral},
-};
-constexpr std::array kQwen2Presets = {
-    Preset{"qwen2.5-0.5b", 151936, 896, 24, 14, 2, 4864, 32768, qwen_tied},
-    Preset{"qwen2.5-1.5b", 151936, 1536, 28, 12, 2, 8960, 32768, qwen_tied},
-    Preset{"qwen2.5-3b", 151936, 2048, 36, 16, 2, 11008, 32768, qwen_tied},
-    Preset{"qwen2.5-7b", 152064, 3584, 28, 28, 4, 18944, 32768, qwen},
-    Preset{"qwen2.5-14b", 152064, 5120, 48, 40, 8, 13824, 32768, qwen},
-    Preset{"qwen2.5-32b", 152064, 5120, 64, 40, 8, 27648, 32768, qwen},
-    Preset{"qwen2.5-72b", 152064, 8192, 80, 64, 8, 29568, 32768, qwen},
-};
-
 }  // namespace
 
-const Family family::kLlama = {.name = "llama",
-                               .defaults = llama_defaults,
-                               .read = read_llama,
-                               .write = write_llama,
-                               .names = kNames,
-                               .presets = kLlamaPresets,
-                               .ignored = kIgnored,
-                               .absent_bos = 1,
-                               .absent_eos = 2};
-const Family family::kMistral = {.name = "mistral",
-                                 .defaults = mistral_defaults,
-                                 .read = read_mistral,
-                                 .write = write_mistral,
-                                 .names = kNames,
-                                 .presets = kMistralPresets,
-                                 .absent_bos = 1,
-                                 .absent_eos = 2};
-const Family family::kQwen2 = {.name = "qwen2",
-                               .defaults = qwen2_defaults,
-                               .read = read_qwen2,
-                               .write = write_qwen2,
-                               .names = kNames,
-                               .presets = kQwen2Presets};
+const Family family::kLlama = {
+    .name = "llama", .defaults = llama_defaults, .read = read_llama, .write = write_llama};
+const Family family::kMistral = {
+    .name = "mistral", .defaults = mistral_defaults, .read = read_mistral, .write = write_mistral};
+const Family family::kQwen2 = {
+    .name = "qwen2", .defaults = qwen2_defaults, .read = read_qwen2, .write = write_qwen2};
 
 }  // namespace fsdp::models

@@ -2,9 +2,8 @@
 // SimpleGPTModel): norms last, ReLU, no positions, no norm before the head, which is tied and has a
 // bias. Their config.json holds the names of the model's arguments. Tensors are named as in its
 // state_dict. Their single-GPU script is another model: tie_word_embeddings false, and
-// shift_labels false, for its loss compares position t with token t instead of t + 1.
-#include <array>
-
+// shift_labels false, for its loss compares position t with token t instead of t + 1. The presets
+// are its weak-scaling runs: layers by GPUs, with BLOOM's vocabulary.
 #include "models/family.h"
 
 namespace fsdp::models {
@@ -57,30 +56,9 @@ Json write(const ModelConfig& c) {
   return json;
 }
 
-constexpr std::array kBlock = {NamePair{"attention.qkv.", "self_attn.in_proj_"},
-                               NamePair{"attention.out.", "self_attn.out_proj."},
-                               NamePair{"attention_norm.", "norm1."},
-                               NamePair{"mlp.up.", "linear1."},
-                               NamePair{"mlp.down.", "linear2."},
-                               NamePair{"mlp_norm.", "norm2."}};
-constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "token_embedding."},
-                                   NamePair{"head.", "lm_head."}};
-
-// The weak-scaling runs: layers by GPUs, with BLOOM's vocabulary.
-constexpr std::array kPresets = {
-    Preset{"workshop-gpt-3", 250680, 2048, 3, 16, 16, 8192, 512},
-    Preset{"workshop-gpt-6", 250680, 2048, 6, 16, 16, 8192, 512},
-    Preset{"workshop-gpt-12", 250680, 2048, 12, 16, 16, 8192, 512},
-    Preset{"workshop-gpt-24", 250680, 2048, 24, 16, 16, 8192, 512},
-};
-
 }  // namespace
 
-const Family family::kWorkshopGpt = {.name = "workshop_gpt",
-                                     .defaults = defaults,
-                                     .read = read,
-                                     .write = write,
-                                     .names = {"", "transformer.layers.", kBlock, kRootNames, {}},
-                                     .presets = kPresets};
+const Family family::kWorkshopGpt = {
+    .name = "workshop_gpt", .defaults = defaults, .read = read, .write = write};
 
 }  // namespace fsdp::models

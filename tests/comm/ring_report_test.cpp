@@ -59,7 +59,7 @@ TEST_CASE("a rank in a collective waits for those that have not come to it") {
                  "rank 1 (node1): nothing under way; last: gather #7 all_gather, unit "
                  "blocks.0, 64 bytes of f32, done 4.0 s ago\n"));
   CHECK(contains(text, "issued 7.0 s ago, its stream has not come to it"));
-  CHECK(contains(text, "look first at ranks 1, 2: awaited, but waiting for none"));
+  CHECK(contains(text, "look first at ranks 1, 2: others wait for them"));
   CHECK(!contains(text, "out of step"));
 }
 

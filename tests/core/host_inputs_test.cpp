@@ -84,7 +84,7 @@ TEST_CASE("host inputs: at most two are on the device, and all that are sent on 
   }
   CHECK(activations(device) == 0);
   CHECK(test::error_of([&] { all[0]->take(); }) ==
-        "[host_inputs] take: expected once, got it again");
+        "[host_inputs] take: expected one call, got a second");
 }
 
 TEST_CASE("host inputs: without rows, and views of larger memory") {

@@ -238,7 +238,6 @@ __global__ void warp_functions(float* out) {
 __global__ void block_functions(float* out) {
   const bool right = __syncthreads_count(threadIdx.x % 4 == 0) == 32 &&
                      __syncthreads_or(threadIdx.x == 77) && !__syncthreads_and(threadIdx.x == 77);
-  if (threadIdx.x < 64) named_barrier(1, 64);
   atomicAdd(&out[blockIdx.x], right ? 1.0f : 0.0f);
 }
 

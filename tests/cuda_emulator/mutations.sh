@@ -59,7 +59,7 @@ export -f run_test reach try run_limited
 # Every place that the sources have, as file:line.
 all_places() {
   cd "$SOURCE" || exit
-  grep -nE '(__syncthreads|__syncwarp|cp_async_wait|named_barrier)(_[a-z]+)?(<.*>)?\(' \
+  grep -nE '(__syncthreads|__syncwarp|cp_async_wait)(_[a-z]+)?(<.*>)?\(' \
     kernels/cuda/*.cu kernels/cuda/*.h | grep -vE ':[0-9]+: *//|kernels/cuda/intrinsics.h'
   local file
   for file in kernels/cuda/*.cpp comm/*.cpp; do

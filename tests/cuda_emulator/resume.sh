@@ -33,9 +33,9 @@ begin --backend cuda --set runtime.run_dir=cuda checkpoint.async=true train.step
 begin --backend cpu --set runtime.run_dir=moved train.steps=6
 : >log
 train --resume cuda --steps 12 --local-ranks 3 --backend cpu
-grep -q '^note: .* instead of emulated GPU: the run goes on up to rounding$' log || fail "no note of the device: $(cat log)"
+grep -q '^note: .* instead of emulated GPU: the run continues up to rounding$' log || fail "no note of the device: $(cat log)"
 train --resume moved --steps 12 --local-ranks 1 --backend cuda
-grep -q '^note: emulated GPU instead of .*: the run goes on up to rounding$' log || fail "no note of the GPU: $(cat log)"
+grep -q '^note: emulated GPU instead of .*: the run continues up to rounding$' log || fail "no note of the GPU: $(cat log)"
 ended cuda cpu
 ended moved cpu
 

@@ -160,7 +160,6 @@ class Runner {
   dim3 extent_, grid_;
   uint3 block_{};
   Meeting block_meeting_;
-  Meeting named_[16];
 
  private:
   void run_block(uint3 index);
@@ -342,7 +341,6 @@ void Runner::begin_block() {
   for (const Shared& variable : shared_) std::memset(variable.data, kPoison, variable.bytes);
   if (dynamic_) std::memset(dynamic_, kPoison, dynamic_bytes_);
   block_meeting_ = {};
-  std::fill(std::begin(named_), std::end(named_), Meeting{});
   for (auto& of_warp : exchanges_) of_warp.clear();
   if (watcher) {
     watcher->begin_block();
@@ -473,16 +471,6 @@ int block_count(const Place& place, int predicate) {
   Runner& at = runner();
   const int64_t generation = at.meet(at.block_meeting_, at.threads(), place.what, predicate);
   return at.block_meeting_.counted[generation % 2];
-}
-
-Meeting& named(int id) {
-  FSDP_CHECK(id > 0 && id < 16, "[emulator] named barrier: expected 1 to 15, got {}", id);
-  return runner().named_[id];
-}
-
-void named_barrier(const Place& place, int id, int threads) {
-  if (left_out(place)) return;
-  runner().meet(named(id), threads, place.what, 0);
 }
 
 const std::byte* exchange(uint32_t mask, const void* value, size_t bytes, const char* what) {

@@ -60,7 +60,6 @@ int lane();
 // All threads of the block. One that has returned is an error here, though a GPU would go on.
 void block_barrier(const Place& place);
 int block_count(const Place& place, int predicate);  // how many threads gave a true predicate
-void named_barrier(const Place& place, int id, int threads);
 
 constexpr size_t kExchangeBytes = 32;
 // Every lane of `mask` gives `bytes` (at most kExchangeBytes) and gets those of all, at

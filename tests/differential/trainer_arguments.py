@@ -36,7 +36,7 @@ TRAINED = 3  # one of so many seeds trains a model
 STEPS_OF_EPOCH = 7
 LAYERS = ["LlamaDecoderLayer", "GPT2Block", "GPTNeoXLayer"]
 # What adopt refuses, by what it says. A file that is refused for another reason fails.
-REFUSABLE = ["the optimizers that work on shards", "there is no Adagrad", "of reduce_lr_on_plateau", "a share of all steps",
+REFUSABLE = ["the optimizers that work on shards", "there is no Adagrad", "reduce_lr_on_plateau", "a share of all steps",
              "expected an integer", "expected completion_only_loss: false", "sft: expected data.pack", "the best checkpoint has the smallest loss",
              "nll or chunked_nll", "a warm-up rises by equal steps", "chats here", "labels are not smoothed", "no noise on embeddings",
              "expected one of constant, ", "split_batches", "to be true, got both", "expected gradient_checkpointing with it"]  # fmt: skip

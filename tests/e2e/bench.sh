@@ -21,15 +21,15 @@ kernels=("$FSDP" bench kernels --batch 1 --seq 8 --threads 1 --seconds 0.001)
 measure=("${kernels[@]}" --shape $shape --filter glu)
 expect 0 '^adam decoupled .* [0-9]+ % *$' "${kernels[@]}" --shape $shape --filter adam
 grep -qE '^a copy [0-9.]* GB/s' out || fail "no rate of a copy: $(cat out)"
-expect 0 '"kernel": "glu_forward"' "${measure[@]}" --json
+expect 0 '"kernel": "glu_forward silu"' "${measure[@]}" --json
 cp out now.json
 expect 0 '^glu_forward ' "${measure[@]}" --save saved.json
 expect 0 '^0 of 2 kernels slower' "${measure[@]}" --baseline saved.json --tolerance 1e9
-expect 0 "^glu_backward .*8 x 40 " "${measure[@]}" --baseline now.json --tolerance 1e9
+expect 0 "^glu_backward .*8 x 80, halves of rows " "${measure[@]}" --baseline now.json --tolerance 1e9
 grep -q '^0 of 2 kernels slower' out || fail "no comparison below the table"
 sed 's/"us_least": .*/"us_least": 0.0001,/' now.json >was_faster.json
 expect 1 '2 of 2 kernels slower' "${measure[@]}" --baseline was_faster.json --csv
-grep -q '^"glu_forward","8 x 40",' out || fail "no line of CSV"
+grep -q '^"glu_forward silu","8 x 80, halves of rows",' out || fail "no line of CSV"
 grep -q slower out && fail "the comparison is within the CSV"
 expect 1 '^fsdp: now.json: dtype: expected "bf16"' "${measure[@]}" --baseline now.json --dtype bf16
 expect 1 '^fsdp: none.json' "${measure[@]}" --baseline none.json
@@ -55,7 +55,7 @@ expect 0 '^mean busbw [0-9.]* GB/s' "${comm[@]}" --local-ranks 3 --expect-ranks 
 expect 0 '"collective":"all_reduce","op":"max","dtype":"i32","buffer":"plain","transport":"threads"' \
   "${comm[@]}" --local-ranks 2 --collectives all_reduce --ops max --dtypes i32 --buffers plain --json
 expect 44 '^fsdp: bench comm: expected 4 ranks, got 2' "${comm[@]}" --local-ranks 2 --expect-ranks 4
-expect 44 '^fsdp: bench comm: one rank communicates with nobody' "${comm[@]}"
+expect 44 '^fsdp: bench comm: one rank has nobody to communicate with' "${comm[@]}"
 expect 46 '^fsdp: bench comm: mean busbw: expected at least 1000000000 GB/s' "${comm[@]}" --local-ranks 2 --min-busbw 1e9
 expect 46 'expected at least 5 GB/s' "${comm[@]}" --local-ranks 2 --min-busbw
 expect 1 'transport mpi: these ranks communicate by threads' "${comm[@]}" --local-ranks 2 --transport mpi
@@ -72,10 +72,10 @@ expect 1 'link: expected collectives of several sizes' "${comm[@]}" --local-rank
 # What was recorded is held to; only the cases that are measured are written.
 gate=("$FSDP" bench comm --threads 1 --collectives all_gather --dtypes f32 --min-bytes 4KiB --max-bytes 4MiB --factor 1024)
 gate+=(--rounds 1 --calls 1 --gate gate.json)
-expect 1 'gate.json: there is no such file; --update makes it' "${gate[@]}" --local-ranks 3
+expect 1 'gate.json: no such file; --update creates it' "${gate[@]}" --local-ranks 3
 expect 0 '^gate.json: 2 cases of 2 recorded' "${gate[@]}" --local-ranks 3 --update
 cp gate.json three.json
-expect 44 'gate.json: nothing is recorded for 2 ranks on 1 host by threads, memory of cpu \(.*\); recorded: 3 ranks on 1 host' \
+expect 44 'gate.json: no records exist for 2 ranks on 1 host by threads, memory of cpu \(.*\); recorded: 3 ranks on 1 host' \
   "${gate[@]}" --local-ranks 2
 expect 0 '^gate.json: 2 cases of 4 recorded' "${gate[@]}" --local-ranks 2 --update
 [ "$(grep -cxFf three.json gate.json)" -ge 3 ] || fail "gate: other cases are gone: $(cat gate.json)"
@@ -83,7 +83,7 @@ sed -Ei 's/(gb_per_s":)[^,]*/\11e-9/; s/(us":)[^}]*/\11e9/' gate.json # any mach
 expect 0 '"gate":"passed","collective":"all_gather"' "${gate[@]}" --local-ranks 3 --gate-share 0.5 --json
 expect 44 'gate.json: no record of all_gather f32 plain of 4092 bytes for 3 ranks' "${gate[@]}" --local-ranks 3 --buffers plain
 expect 0 '^gate.json: 2 cases passed' "${gate[@]}" --local-ranks 3
-expect 44 'one rank communicates with nobody' "${gate[@]}" --update
+expect 44 'one rank has nobody to communicate with' "${gate[@]}" --update
 # A cluster that was a thousand times as fast, and less: every pair is slow.
 sed 's/busbw_gb_per_s":/&9999/' three.json >gate.json
 expect 46 '^fsdp: bench comm: gate.json: all_gather f32 of [0-9]* bytes: expected at least .* GB/s on the bus .* at best of 3; too slow: [12] of 2 cases; slow pairs, 3 of 3: ranks [0-2] ' \
@@ -112,7 +112,7 @@ done
 grep -q '^# Avg bus bandwidth    : [0-9.]*$' suite/summary.txt && grep -q '^passed$' suite/summary.txt &&
   grep -q '^ *12000 .*[0-9]$' suite/summary.txt || fail "suite: $(cat suite/summary.txt)"
 expect 1 'suite suite: has the results of another suite' "${suite[@]}" suite --local-ranks 2
-expect 44 'one rank communicates with nobody' "${suite[@]}" lone
+expect 44 'one rank has nobody to communicate with' "${suite[@]}" lone
 [ -e lone ] && fail "suite: a lone rank leaves a folder"
 expect 46 'mean busbw: expected' "${suite[@]}" slow --local-ranks 2 --min-busbw 1e9
 grep -q '^status 46: mean busbw' slow/summary.txt || fail "suite: $(cat slow/summary.txt)"

@@ -99,8 +99,8 @@ status faults.log 1 $MPIRUN -n 1 ./on a true "$FSDP" doctor --folder shared : \
 says faults.log "✗ program        b: fsdp .*, commit fffffff.*"
 says faults.log "✓                a: fsdp .*, commit $commit.*"
 says faults.log "    scp a:$FSDP $FSDP"
-says faults.log '✗ folder         a: .*/shared: files of b are not there'
-says faults.log '✗                b: .*/shared: files of a are not there'
+says faults.log '✗ folder         a: .*/shared: the files of b are missing here'
+says faults.log '✗                b: .*/shared: the files of a are missing here'
 says faults.log '    fsdp doctor --folder FOLDER   # that all hosts mount; on a this one is .*'
 [ -z "$(ls -A shared)" ] || fail "files are left in the folder: $(ls -A shared)"
 [ "$failed" = 0 ] && echo "doctor: five faults were found"

@@ -3,16 +3,8 @@
 # same on 1 to 3 ranks as threads and processes; adapters; mistakes in one clear line.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 # Requirements: S1.8.
-set -uo pipefail
+source "$(dirname "$0")/../support/e2e.sh"
 fixtures=$SOURCE/tests/fixtures/models
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
-failed=0
-
-fail() { echo "FAILED: $*"; failed=1; }
-# same WHAT EXPECTED GOT
-same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
 # value KEY: of the JSON on stdin
 value() { sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p"; }
 # near WHAT EXPECTED GOT RELATIVE
@@ -203,34 +195,25 @@ same "a text changed to the same size and time" "$(changing other.txt)" "$new"
 [ "$old" != "$new" ] || fail "the old tokens were used: $old"
 
 # ---- mistakes ------------------------------------------------------------------------------------
-# mistake 'part of the message' ARGUMENTS...
-mistake() {
-  local part=$1 output status=0
-  shift
-  output=$("$FSDP" eval "$@" 2>&1) || status=$?
-  { [ "$status" != 0 ] && [ "$(grep -c '^fsdp: ' <<<"$output")" = 1 ] &&
-    grep -qF -- "$part" <<<"$output"; } ||
-    fail "eval $*: expected '$part', got status $status: $output"
-}
 : >empty.txt
-mistake "--data: expected files" run/model
-mistake "nowhere: no such folder" nowhere --data train.txt
-mistake "none.txt" run/model --data none.txt --local-ranks 2
-mistake "empty.txt: the file is empty" run/model --data empty.txt
-mistake 'rows.jsonl:1: no field "text"' run/model --data rows.jsonl
-mistake "vocabulary mismatch" "$fixtures/gpt2" --data train.txt --local-ranks 2
-mistake "--sequence-length: the model has 16 positions, got 17" run/model --data train.txt \
+mistake "--data: expected files" eval run/model
+mistake "nowhere: no such folder" eval nowhere --data train.txt
+mistake "none.txt" eval run/model --data none.txt --local-ranks 2
+mistake "empty.txt: the file is empty" eval run/model --data empty.txt
+mistake 'rows.jsonl:1: no field "text"' eval run/model --data rows.jsonl
+mistake "vocabulary mismatch" eval "$fixtures/gpt2" --data train.txt --local-ranks 2
+mistake "--sequence-length: the model has 16 positions, got 17" eval run/model --data train.txt \
   --sequence-length 17 --local-ranks 2
-mistake "--stride: expected 1 to the sequence length of 8, got 9" run/model --data train.txt \
+mistake "--stride: expected 1 to the sequence length of 8, got 9" eval run/model --data train.txt \
   --sequence-length 8 --stride 9
-mistake "--data: expected files, or --config with data.validation" run/model --set data.pack=examples
-mistake "--set train.lr=3: expected a key of data, or train.seed" run/model --data train.txt --set train.lr=3
-mistake "--set data.shuffle=false: data.shuffle has no effect here" run/model --data train.txt --set data.shuffle=false
-mistake "--set data.train: it has no effect on an evaluation of files" run/model --data train.txt --set data.train=train.txt
-mistake "excludes --stride" run/model --data train.txt --stride 3 --set data.pack=examples
-mistake "data.sequence_length: the model has 16 positions, got 256" run/model --data train.txt --set data.pack=examples
+mistake "--data: expected files, or --config with data.validation" eval run/model --set data.pack=examples
+mistake "--set train.lr=3: expected a key of data, or train.seed" eval run/model --data train.txt --set train.lr=3
+mistake "--set data.shuffle=false: data.shuffle has no effect here" eval run/model --data train.txt --set data.shuffle=false
+mistake "--set data.train: it has no effect on an evaluation of files" eval run/model --data train.txt --set data.train=train.txt
+mistake "excludes --stride" eval run/model --data train.txt --stride 3 --set data.pack=examples
+mistake "data.sequence_length: the model has 16 positions, got 256" eval run/model --data train.txt --set data.pack=examples
 mkfifo pipe.txt
-mistake "pipe.txt: expected a file, got a FIFO" run/model --data pipe.txt --local-ranks 2
-mistake "--dtype" run/model --data train.txt --dtype f8
+mistake "pipe.txt: expected a file, got a FIFO" eval run/model --data pipe.txt --local-ranks 2
+mistake "--dtype" eval run/model --data train.txt --dtype f8
 
 exit "$failed"

@@ -42,7 +42,7 @@ run begun 2 train.steps=6 checkpoint.every=6 train.schedule.total=12
   { fail "resume on other ranks: status $?"; cat begun.log; }
 [ "$(result begun)" = "$(result one)" ] || fail "resumed: $(result begun), not $(result one)"
 diff <(lines begun) <(lines one) >lines.diff || { fail "resumed: other lines"; head -4 lines.diff; }
-grep -q '^note: 3 ranks instead of 2: the run goes on bit for bit$' begun.log || fail "resumed: no note about ranks"
+grep -q '^note: 3 ranks instead of 2: the run continues bit for bit$' begun.log || fail "resumed: no note about ranks"
 
 # ---- batch, rows and micro-steps -----------------------------------------------------------------
 refused() {  # PATTERN RANKS key=value...

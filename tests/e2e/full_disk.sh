@@ -92,7 +92,7 @@ done
 # No room at all: said before the first step.
 dd if=/dev/zero of=disk/filler bs=64k 2>/dev/null
 train runtime.run_dir=disk/none >none.log 2>&1 && fail "none: status 0"
-grep -q '^fsdp: .*runtime.run_dir: .*: 0.0 MiB are free, the trained model needs 0.5 MiB' none.log || { fail "none: no line that says why"; cat none.log; }
+grep -q '^fsdp: .*runtime.run_dir: .*: .* are free; the trained model needs [0-9]' none.log || { fail "none: no line that says why"; cat none.log; }
 FSDP_RESTARTS=1 train runtime.run_dir=disk/none >none.log 2>&1
 [ $? = 1 ] || { fail "none, started again: another status than 1"; cat none.log; }
 

@@ -49,8 +49,8 @@ expect 0 1,1,1 '^gate.json: 2 cases of 2 recorded' --gate gate.json --update
 expect 0 2,2,2 '^gate.json: 2 cases of 4 recorded' --gate gate.json --update
 expect 0 1,1,1 '^mean busbw' "${gate[@]}"
 expect 0 2,2,2 '^mean busbw' "${gate[@]}"
-expect 44 3,2,1 'nothing is recorded for 6 ranks on 3 hosts \(at most 3 on one\)' "${gate[@]}"
-expect 44 1,1 'nothing is recorded for 2 ranks on 2 hosts .*recorded: 3 ranks on 3 hosts' "${gate[@]}"
+expect 44 3,2,1 'no records exist for 6 ranks on 3 hosts \(at most 3 on one\)' "${gate[@]}"
+expect 44 1,1 'no records exist for 2 ranks on 2 hosts .*recorded: 3 ranks on 3 hosts' "${gate[@]}"
 
 slow_to 0 2
 slow_to 2 0

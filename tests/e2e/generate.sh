@@ -2,16 +2,8 @@
 # fsdp generate: greedy tokens equal those of another implementation; sampled ones depend on the
 # seed and not on the number of ranks; mistakes end in one clear line.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
-set -uo pipefail
+source "$(dirname "$0")/../support/e2e.sh"
 fixtures=$SOURCE/tests/fixtures/models
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failed=0
-
-fail() { echo "FAILED: $*"; failed=1; }
-# same WHAT EXPECTED GOT
-same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
-
 
 # ---- greedy, token for token: alone, and as a batch of prompts of unequal length ------------------
 # texts SECTION FILE: the new tokens of each prompt, a line each
@@ -78,7 +70,7 @@ generate --stats --no-cache 2>&1 >/dev/null | grep -q "tokens/s; without cache" 
 
 # ---- longer than the model's 32 positions: cropped, and said -------------------------------------
 long=$("$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 40 --ignore-end 2>&1)
-grep -q "sees the last 32 tokens only" <<<"$long" || fail "the crop is not announced: $long"
+grep -q "sees only the last 32" <<<"$long" || fail "the crop is not announced: $long"
 same "tokens of a long text" 40 "$(tail -1 <<<"$long" | wc -w)"
 
 # ---- ALiBi bounds no text, and what the weights would cost less in is said --------------------------
@@ -87,7 +79,7 @@ chmod -R u+w "$scratch/bloom"
 sed -i '1s/{/{"seq_length": 32,/' "$scratch/bloom/config.json"
 long=$("$FSDP" generate "$scratch/bloom" --ids "$(seq -s, 1 40)" --tokens 5 --ignore-end 2>&1)
 same "tokens after a prompt of 40, with BLOOM" 5 "$(tail -1 <<<"$long" | wc -w)"
-grep -q "sees the last 40 tokens only" <<<"$long" || fail "the crop is not announced: $long"
+grep -q "sees only the last 40" <<<"$long" || fail "the crop is not announced: $long"
 "$FSDP" convert "$fixtures/gpt2" "$scratch/half" --dtype bf16 >/dev/null || fail "convert"
 for options in "" "--dtype bf16"; do
   # shellcheck disable=SC2086
@@ -126,40 +118,32 @@ fi
 
 # ---- JSON and mistakes ---------------------------------------------------------------------------
 "$FSDP" generate "$fixtures/gpt2" --ids 5 --tokens 3 --json | grep -q '"new_ids"' || fail "--json"
-# mistake 'part of the message' ARGUMENTS...
-mistake() {
-  local part=$1 output status=0
-  shift
-  output=$("$FSDP" generate "$@" 2>&1) || status=$?
-  { [ "$status" != 0 ] && grep -qF -- "$part" <<<"$output"; } ||
-    fail "generate $*: expected '$part', got status $status: $output"
-}
 for ids in "" 010 0x5 -1; do
-  mistake "expected token ids such as 1,2,3, got \"$ids\"" "$fixtures/gpt2" --ids "$ids"
+  mistake "expected token ids such as 1,2,3, got \"$ids\"" generate "$fixtures/gpt2" --ids "$ids"
 done
-mistake "name a --tokenizer (generate also takes prompts as --ids)" "$fixtures/gpt2" --prompt hello
-mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
-mistake "nowhere: no such folder" nowhere --ids 1
-mistake "gpt2-124m: expected a model's folder: this is a preset" gpt2-124m --ids 1
-mistake "--ids" "$fixtures/gpt2" --ids one
-mistake "its tokenizer bytes has 257 tokens, the model 97" "$fixtures/gpt2" --ids 1 --tokenizer bytes
-mistake 'path of a tokenizer.json, got "nowhere"' "$fixtures/gpt2" --ids 1 --tokenizer nowhere
+mistake "give a --tokenizer (generate also takes prompts as --ids)" generate "$fixtures/gpt2" --prompt hello
+mistake "token 97 is not in the model's vocabulary of 97" generate "$fixtures/gpt2" --ids 96,97 --local-ranks 2
+mistake "nowhere: no such folder" generate nowhere --ids 1
+mistake "gpt2-124m: expected a model's folder: this is a preset" generate gpt2-124m --ids 1
+mistake "--ids" generate "$fixtures/gpt2" --ids one
+mistake "its tokenizer bytes has 257 tokens, the model 97" generate "$fixtures/gpt2" --ids 1 --tokenizer bytes
+mistake 'path of a tokenizer.json, got "nowhere"' generate "$fixtures/gpt2" --ids 1 --tokenizer nowhere
 ids=$(seq -s, 1 33)
-mistake "--ids: the prompt has 33 tokens, the model has 32 positions" "$fixtures/gpt2" --ids "$ids"
-mistake "top-p: expected above 0 and at most 1, got 1.5" "$fixtures/gpt2" --ids 5 --temperature 1 \
+mistake "--ids: the prompt has 33 tokens, the model has 32 positions" generate "$fixtures/gpt2" --ids "$ids"
+mistake "top-p: expected above 0 and at most 1, got 1.5" generate "$fixtures/gpt2" --ids 5 --temperature 1 \
   --top-p 1.5
-mistake "top-p: needs a temperature above 0" "$fixtures/gpt2" --ids 5 --top-p 0.5
-mistake "top-k: needs a temperature above 0" "$fixtures/gpt2" --ids 5 --top-k 5 --local-ranks 2
-mistake "--stop-ids: token 97 is not in" "$fixtures/gpt2" --ids 5 --stop-ids 3,97
+mistake "top-p: needs a temperature above 0" generate "$fixtures/gpt2" --ids 5 --top-p 0.5
+mistake "top-k: needs a temperature above 0" generate "$fixtures/gpt2" --ids 5 --top-k 5 --local-ranks 2
+mistake "--stop-ids: token 97 is not in" generate "$fixtures/gpt2" --ids 5 --stop-ids 3,97
 echo '{"prompt": "a"}' >"$scratch/unknown.jsonl"
-mistake 'unknown.jsonl:1: unknown key "prompt"' "$fixtures/gpt2" --prompts "$scratch/unknown.jsonl"
+mistake 'unknown.jsonl:1: unknown key "prompt"' generate "$fixtures/gpt2" --prompts "$scratch/unknown.jsonl"
 printf '{"ids": [1]}\n{"ids": [99]}\n' >"$scratch/large.jsonl"
-mistake "large.jsonl:2: token 99 is not in" "$fixtures/gpt2" --prompts "$scratch/large.jsonl"
-mistake "none.txt" "$fixtures/gpt2" --prompts "$scratch/none.txt"
-mistake "--prompts" "$fixtures/gpt2" --prompts "$scratch/large.jsonl" --ids 5
+mistake "large.jsonl:2: token 99 is not in" generate "$fixtures/gpt2" --prompts "$scratch/large.jsonl"
+mistake "none.txt" generate "$fixtures/gpt2" --prompts "$scratch/none.txt"
+mistake "--prompts" generate "$fixtures/gpt2" --prompts "$scratch/large.jsonl" --ids 5
 mkdir "$scratch/unshifted"
 echo '{"model_type": "workshop_gpt", "vocab_size": 9, "hidden_size": 4, "num_layers": 1, "num_heads": 2,
   "dim_feedforward": 4, "shift_labels": false}' >"$scratch/unshifted/config.json"
-mistake "shift_labels: false: such a model predicts the token that it sees" "$scratch/unshifted" --ids 5
+mistake "shift_labels: false: such a model predicts the token that it sees" generate "$scratch/unshifted" --ids 5
 
 exit "$failed"

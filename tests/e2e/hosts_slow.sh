@@ -136,7 +136,7 @@ ip -n "$a" addr add 10.78.0.1/24 dev only
 ip -n "$a" link set only up
 job lacks 2,2 launch.interface=only
 [ $? = 78 ] || { fail "lacks: another status than 78"; cat lacks.log; }
-gone lacks 1 "^fsdp: launch.interface: rank [23] on $b has no network card only; there is .*eth0 \(10.77.0.2\)"
+gone lacks 1 "^fsdp: launch.interface: rank [23] on $b has no network card only; the host has .*eth0 \(10.77.0.2\)"
 
 # ---- messages that do not arrive -------------------------------------------------------------------
 # While the processes look for each other; those of the launcher do arrive.

@@ -111,7 +111,7 @@ start_slow grace monitor.rank0.csv train.batch=700 model.layers=6 model.hidden_s
 kill -TERM "$pid"
 wait "$pid"
 [ $? = 143 ] || fail "grace: another status than 143"
-grep -q '^fsdp: not at the end of the run 1 s after SIGTERM (runtime.grace_s)' grace.log || { fail "grace: no line"; cat grace.log; }
+grep -q '^fsdp: the run did not end within 1 s of SIGTERM (runtime.grace_s)' grace.log || { fail "grace: no line"; cat grace.log; }
 rm long.txt
 # A cache file that is cut while it is mapped, and a limit on the size of files: errors that name the file.
 start_bus() { "$FSDP" train --config config.yaml --set runtime.run_dir=bus data.cache_dir=bus_cache >bus.log 2>&1 </dev/null & pid=$!; }

@@ -128,14 +128,14 @@ refused() {
   [ $? = 78 ] || fail "slurm ${*:1:$#-1}: another status than 78"
   grep -qF -- "${*: -1}" slurm.log || { fail "slurm ${*:1:$#-1}"; cat slurm.log; }
 }
-refused 'launch slurm: needs runtime.run_dir, the folder that the run goes on in'
+refused 'launch slurm: needs runtime.run_dir, the folder in which the run continues'
 refused --set runtime.run_dir=q train.lrr=1 'train.lrr'
 refused --set runtime.run_dir=q --vary 'train.lr=[1e-4, fast]' 'train.lr: expected a number'
 refused --set runtime.run_dir=q --vary 'runtime.run_dir=[a, b]' 'each job has a directory of its own already'
 refused --set runtime.run_dir=q runtime.end_time=1795680000 'Slurm says when the time of a job is over'
 refused --set runtime.run_dir=q --nodes 3 '-n 4: no multiple of --nodes 3'
 refused --set runtime.run_dir=q --site absent.sh 'absent.sh'
-refused --set runtime.run_dir=q --file config.yaml '--file: config.yaml is there already, and fsdp launch slurm has not written it'
+refused --set runtime.run_dir=q --file config.yaml '--file: config.yaml exists, and fsdp launch slurm has not written it'
 
 if [ -n "${MPIRUN:-}" ]; then
   killed mpi_rank rank mpirun

@@ -4,14 +4,7 @@
 # verify_models.sh.
 # Environment: FSDP the program, SOURCE the repository.
 # Requirements: S3.12.
-set -uo pipefail
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-# same WHAT EXPECTED GOT
-same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 
 head -300 "$SOURCE/tools/data/chess/train.jsonl" >train.jsonl
 cat >config.yaml <<'YAML'
@@ -87,14 +80,6 @@ awk -v a="$(values merged_on loss)" -v b="$(values more loss)" \
   fail "explain does not say what is trained"
 
 # ---- mistakes ------------------------------------------------------------------------------------
-# mistake 'part of the message' COMMAND ARGUMENTS...
-mistake() {
-  local part=$1 output status=0
-  shift
-  output=$("$FSDP" "$@" 2>&1) || status=$?
-  { [ "$status" != 0 ] && grep -qF -- "$part" <<<"$output"; } ||
-    fail "$*: expected '$part', got status $status: $output"
-}
 mistake "there are attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj" train --config config.yaml \
   "${lora[@]:0:10}" --set lora.targets=q_proj --local-ranks 2
 mistake "lora.r: needs model.path" train --config config.yaml --set lora.r=2
@@ -110,7 +95,7 @@ cmp -s merged/model.safetensors merged_again/model.safetensors || fail "merged s
 grep -qE '^  parameters +2,304   of 4 layers: c_attn, mlp.c_fc' inspect.log ||
   fail "inspect of an adapter: $(grep -A4 LoRA inspect.log)"
 mistake "a LoRA adapter, no model: fsdp merge adds it" convert two/adapter out
-mistake "no adapter: there is nothing to merge" merge base/model out
+mistake "holds no adapter, so nothing can be merged" merge base/model out
 mistake "merged: is there already" merge two/adapter merged
 mistake "expected (4, 32), got (4, 24)" merge "$SOURCE/tests/fixtures/models/lora_gpt2" out --base base/model
 

@@ -129,7 +129,7 @@ refused() {
 refused 'expected one of V100-16, V100-32, .* got "A100"; near: A100-40, A100-80' --gpu A100
 refused 'expected a size like 80GiB or 1.5GB, got 24' --fit 24
 refused 'expected a size like 80GiB or 1.5GB, got 1.5XB' --fit 1.5XB
-refused 'a formula has numbers of its own (--number), no configuration' --formula zero --config config.yaml
+refused 'a formula takes numbers (--number), not a configuration' --formula zero --config config.yaml
 refused 'excludes' --formula zero --world 2
 refused 'requires --formula' --number psi=1
 refused 'excludes' --gpu H100 --device-gib 3

@@ -110,7 +110,7 @@ kill -9 $pid; { wait $pid; } 2>/dev/null
 large fsdp.offload=nvme >no_folder.log 2>&1 && fail "accepted: no folder"
 grep -q 'fsdp.offload: nvme: expected fsdp.offload_folder' no_folder.log || fail "no folder: $(cat no_folder.log)"
 large fsdp.offload=nvme fsdp.offload_folder=missing >missing.log 2>&1 && fail "accepted: a missing folder"
-grep -q 'fsdp.offload_folder: missing: expected a folder that is there' missing.log || fail "missing: $(cat missing.log)"
+grep -q 'fsdp.offload_folder: missing: expected an existing folder' missing.log || fail "missing: $(cat missing.log)"
 
 # ---- a disk in mid-run -----------------------------------------------------------------------------
 state_of() { ls -l /proc/$1/fd 2>/dev/null | sed -n "s|.* \([0-9]*\) -> $PWD/$2/.*|/proc/$1/fd/\1|p" | head -1; }

@@ -83,7 +83,7 @@ cp -r damaged manifest && rm manifest/checkpoints/step-60/checkpoint.json
 "$FSDP" train --resume manifest --local-ranks 2 --set train.steps=70 >manifest.log 2>&1 || { fail "manifest"; cat manifest.log; }
 grep -q '^resumed from manifest/checkpoints/step-40' manifest.log || { fail "manifest: goes on elsewhere"; cat manifest.log; }
 grep -q '^warning: manifest/checkpoints/step-60: no checkpoint, or an incomplete one' manifest.log || { fail "manifest: no warning"; cat manifest.log; }
-grep -q '^note: manifest/model is that of an earlier end of this run' manifest.log || fail "manifest: no note about the model"
+grep -q '^note: manifest/model was saved at an earlier end of this run' manifest.log || fail "manifest: no note about the model"
 for step in 40 60 70; do [ ! -e manifest/checkpoints/step-$step ] || rm manifest/checkpoints/step-$step/checkpoint.json; done
 "$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=80 --resume auto >manifest.log 2>&1
 [ $? = 78 ] || fail "manifest: another status than 78"
@@ -112,7 +112,7 @@ grep -q '^fsdp: model.path: whole is a run directory; the model in it is whole/m
 # ---- on other ranks, from a run directory, and a fork ---------------------------------------------
 "$FSDP" train --resume whole/checkpoints/step-40 --local-ranks 3 --set runtime.run_dir=three \
   --set fsdp.strategy=no_shard >three.log 2>&1 || { fail "three ranks: status $?"; cat three.log; }
-grep -q '^note: 3 ranks instead of 2: the run goes on up to rounding$' three.log || fail "three: no note about ranks"
+grep -q '^note: 3 ranks instead of 2: the run continues up to rounding$' three.log || fail "three: no note about ranks"
 grep -q '^note: changed: fsdp.strategy: full_shard -> no_shard$' three.log || fail "three: no note about the strategy"
 paste <(lines whole | grep -o '"loss":[0-9.e-]*' | cut -d: -f2) \
   <(lines three | grep -o '"loss":[0-9.e-]*' | cut -d: -f2) |

@@ -6,8 +6,6 @@
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 source "$(dirname "$0")/../support/e2e.sh"
 
-# same WHAT EXPECTED GOT
-same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
 # value KEY FILE: of a JSON object with a key a line
 value() { sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$2"; }
 # questions ID=ANSWER...: a file of SQuAD; an answer is what stands between quotes in JSON
@@ -75,38 +73,29 @@ grep -q "^fsdp: note: 7 of 7 contexts are cut at their end: a prompt and its ans
 same "cut contexts" 7 "$(value cut_contexts cut.out)"
 
 # ---- mistakes ------------------------------------------------------------------------------------
-# mistake 'part of the message' ARGUMENTS...
-mistake() {
-  local part=$1 output status=0
-  shift
-  output=$("$FSDP" eval run/model "$@" 2>&1) || status=$?
-  { [ "$status" != 0 ] && [ "$(grep -c '^fsdp: ' <<<"$output")" = 1 ] &&
-    grep -qF -- "$part" <<<"$output"; } ||
-    fail "eval $*: expected '$part', got status $status: $output"
-}
-mistake "--task: expected squad, got glue" --task glue --data dev.json
-mistake "--limit requires --task" --limit 3 --data dev.json
-mistake "--predictions requires --task" --predictions p.json --data dev.json
-mistake "--task excludes --stride" --task squad --stride 3 --data dev.json
-mistake "none.json" --task squad --data none.json --local-ranks 2
+mistake "--task: expected squad, got glue" eval run/model --task glue --data dev.json
+mistake "--limit requires --task" eval run/model --limit 3 --data dev.json
+mistake "--predictions requires --task" eval run/model --predictions p.json --data dev.json
+mistake "--task excludes --stride" eval run/model --task squad --stride 3 --data dev.json
+mistake "none.json" eval run/model --task squad --data none.json --local-ranks 2
 echo '[{"text": "a"}]' >rows.json
-mistake "rows.json:1: expected an object" --task squad --data rows.json --local-ranks 2
+mistake "rows.json:1: expected an object" eval run/model --task squad --data rows.json --local-ranks 2
 echo '{"rows": []}' >rows.json
-mistake 'rows.json:1: expected an object with "data", as files of SQuAD have' --task squad --data rows.json
+mistake 'rows.json:1: expected an object with "data", as files of SQuAD have' eval run/model --task squad --data rows.json
 questions 1=a 2=b 1=c >twice.json
-mistake 'twice.json:4: the id "1" is that of the question at twice.json:2, too' --task squad --data twice.json
+mistake 'twice.json:4: the id "1" also belongs to the question at twice.json:2' eval run/model --task squad --data twice.json
 questions 1=a | sed 's/"answers": .*]}]}]}]}/"answers": []}]}]}]}/' >unanswered.json
-mistake 'unanswered.json:2: field "answers": expected an answer to compare with, got none' \
+mistake 'unanswered.json:2: field "answers": expected an answer to compare with, got none' eval run/model \
   --task squad --data unanswered.json --local-ranks 2
-mistake "nowhere/p.json: cannot create" --task squad --data dev.json --predictions nowhere/p.json --local-ranks 3
-mistake "--predictions: run: expected a file, got a folder" --task squad --data dev.json --predictions run
-mistake "--predictions: ./dev.json: this is the file of the questions" --task squad --data dev.json \
+mistake "nowhere/p.json: cannot create" eval run/model --task squad --data dev.json --predictions nowhere/p.json --local-ranks 3
+mistake "--predictions: run: expected a file, got a folder" eval run/model --task squad --data dev.json --predictions run
+mistake "--predictions: ./dev.json: this file holds the questions" eval run/model --task squad --data dev.json \
   --predictions ./dev.json
-mistake "--tokens: expected fewer than the 256 tokens of a prompt and its answer, got 256" --task squad \
+mistake "--tokens: expected fewer than the 256 tokens of a prompt and its answer, got 256" eval run/model --task squad \
   --data dev.json --tokens 256
-mistake "dev.json:2: the question has 38 tokens without its context, there is room for 37" --task squad \
+mistake "dev.json:2: the question has 38 tokens without its context, and only 37 fit" eval run/model --task squad \
   --data dev.json --sequence-length 87
-mistake "--sequence-length: the model has 256 positions, got 257" --task squad --data dev.json \
+mistake "--sequence-length: the model has 256 positions, got 257" eval run/model --task squad --data dev.json \
   --sequence-length 257 --local-ranks 2
 
 exit "$failed"

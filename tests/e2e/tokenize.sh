@@ -3,24 +3,11 @@
 # tokenizer.json carries it in its folder and generates text with it.
 # Environment: FSDP the program, SOURCE the repository.
 # Requirements: S1.8.
-set -uo pipefail
+source "$(dirname "$0")/../support/e2e.sh"
 fixtures=$SOURCE/tests/fixtures/tokenizers
 qwen=$fixtures/qwen2/tokenizer.json
 llama=$fixtures/llama3
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failed=0
-
-fail() { echo "FAILED: $*"; failed=1; }
-same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }  # WHAT EXPECTED GOT
 tokenize() { "$FSDP" tokenize "$@"; }
-mistake() {  # 'part of the message' ARGUMENTS...
-  local part=$1 output status=0
-  shift
-  output=$("$FSDP" "$@" 2>&1 </dev/null) || status=$?
-  { [ "$status" != 0 ] && grep -qF -- "$part" <<<"$output"; } ||
-    fail "$*: expected '$part', got status $status: $output"
-}
 
 # ---- text to ids and back ------------------------------------------------------------------------
 same "ids" "39 672 78 733 348" "$(tokenize --tokenizer "$qwen" "Hello world")"
@@ -97,7 +84,7 @@ same "a stream" '{"sequence":0,"tokens":[49,43,49],"labels":[49,43,49]}' \
   "$(tokenize --data sums.jsonl --set data.field=q data.sequence_length=3 data.bad_rows=skip 2>/dev/null | head -1)"
 mistake "--decode excludes --data" tokenize "${rows[@]}" --decode
 mistake "--set data.shuffle=true: data.shuffle has no effect here" tokenize "${rows[@]}" data.shuffle=true
-mistake "data.format: synthetic: there is no text to tokenize" tokenize --set data.format=synthetic
+mistake "data.format: synthetic data has no text to tokenize" tokenize --set data.format=synthetic
 mistake "--limit: expected --data, --config or --set with it" tokenize --tokenizer bytes --limit 2 x
 
 # ---- mistakes ------------------------------------------------------------------------------------

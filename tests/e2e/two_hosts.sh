@@ -20,7 +20,7 @@ launch: {interface: eth1}
 YAML
 mpirun_on 1,1 "$FSDP" train --config config.yaml --interface eth7 >log 2>&1 </dev/null
 status=$?
-grep -qE "^fsdp: launch.interface: rank 0 on $a has no network card eth7; there is .*eth0 \(10.77.0.1\), eth1 \(10.77.1.1\)$" log &&
+grep -qE "^fsdp: launch.interface: rank 0 on $a has no network card eth7; the host has .*eth0 \(10.77.0.1\), eth1 \(10.77.1.1\)$" log &&
   [ "$status" = 78 ] && ! grep '^fsdp: ' log | grep -vqE "rank (0 on $a|1 on $b) has no network card eth7;" ||
   { fail "eth7: status $status"; cat log; }  # before MPI is there, each rank speaks for itself
 

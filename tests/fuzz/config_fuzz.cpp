@@ -10,8 +10,8 @@ namespace fsdp::fuzz {
 std::vector<std::string> seeds() {
   std::vector<std::string> out;
   for (const models::Family* family : models::families()) {
-    out.push_back(
-        models::config_json(models::preset(std::string(family->presets[0].name)), "float32"));
+    out.push_back(models::config_json(
+        models::preset(models::data_of(*family)["presets"][0]["name"].text()), "float32"));
   }
   out.push_back(models::config_json(models::preset("llama3.1-8b"), "bfloat16"));
   // The old and the new spellings that the writer does not use.

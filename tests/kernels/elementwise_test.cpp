@@ -1,34 +1,22 @@
 // add, cast, scale, fill_normal and plain copies against loops in double.
-#include <cmath>
-
-#include <doctest/doctest.h>
-
 #include "core/layer_args.h"
 #include "core/shard_args.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "tests/support/tensors.h"
+#include "tests/support/kernel_support.h"
 
 namespace fsdp::cpu {
 namespace {
 
-using test::make_tensor;
+using test::kFloatingTypes;
 using test::random_tensor;
 using test::rounded;
 
-constexpr DType kFloating[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64};
 constexpr int64_t kSizes[] = {0, 1, 7, 511, 513, 70001};  // around the run and the grain
 
-CpuOptions two_threads() {
-  CpuOptions options;
-  options.threads = 2;
-  return options;
-}
-
 TEST_CASE("add forms the sum in the accumulation dtype and rounds once") {
-  CpuBackend backend(two_threads());
-  for (const DType a_type : kFloating) {
-    for (const DType b_type : kFloating) {
-      for (const DType out_type : kFloating) {
+  CpuBackend backend(test::with_threads(2));
+  for (const DType a_type : kFloatingTypes) {
+    for (const DType b_type : kFloatingTypes) {
+      for (const DType out_type : kFloatingTypes) {
         const bool wide = a_type == DType::kF64 || b_type == DType::kF64 || out_type == DType::kF64;
         for (const int64_t n : kSizes) {
           const Tensor a = random_tensor(backend, {n}, a_type, 1, -9, 9);
@@ -48,7 +36,7 @@ TEST_CASE("add forms the sum in the accumulation dtype and rounds once") {
 
 TEST_CASE("add in place") {
   CpuBackend backend;
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : kFloatingTypes) {
     Tensor a = random_tensor(backend, {1001}, dtype, 1);
     Tensor b = random_tensor(backend, {1001}, dtype, 2);
     Tensor out = Tensor::empty(backend, {1001}, dtype);
@@ -63,9 +51,9 @@ TEST_CASE("add in place") {
 }
 
 TEST_CASE("cast between all floating dtypes") {
-  CpuBackend backend(two_threads());
-  for (const DType from : kFloating) {
-    for (const DType to : kFloating) {
+  CpuBackend backend(test::with_threads(2));
+  for (const DType from : kFloatingTypes) {
+    for (const DType to : kFloatingTypes) {
       for (const int64_t n : kSizes) {
         const Tensor x = random_tensor(backend, {n}, from, 3, -100, 100);
         Tensor out = Tensor::empty(backend, {n}, to);
@@ -80,8 +68,8 @@ TEST_CASE("cast between all floating dtypes") {
 }
 
 TEST_CASE("divide in place") {
-  CpuBackend backend(two_threads());
-  for (const DType dtype : kFloating) {
+  CpuBackend backend(test::with_threads(2));
+  for (const DType dtype : kFloatingTypes) {
     for (const int64_t n : kSizes) {
       Tensor x = random_tensor(backend, {n}, dtype, 4);
       std::vector<double> expected = x.to_doubles();
@@ -93,8 +81,8 @@ TEST_CASE("divide in place") {
 }
 
 TEST_CASE("fill_normal is keyed by element, not by piece") {
-  CpuBackend backend(two_threads());
-  for (const DType dtype : kFloating) {
+  CpuBackend backend(test::with_threads(2));
+  for (const DType dtype : kFloatingTypes) {
     for (const int64_t first : {0, 1, 12345}) {
       Tensor x = Tensor::empty(backend, {70001}, dtype);
       backend.run(backend.compute_stream(),
@@ -114,7 +102,7 @@ TEST_CASE("fill_normal is keyed by element, not by piece") {
 }
 
 TEST_CASE("copy and fill_zero of more than one piece") {
-  CpuBackend backend(two_threads());
+  CpuBackend backend(test::with_threads(2));
   const Tensor x = random_tensor(backend, {700001}, DType::kF32, 5);
   Tensor y = Tensor::zeros(backend, {700001}, DType::kF32);
   CHECK(y.to_doubles() == std::vector<double>(700001, 0.0));

@@ -1,34 +1,25 @@
 // sum_rows, power_sum and clip_coefficient against sums in double; the same bits on any number of
 // threads.
-#include <cmath>
 #include <limits>
-
-#include <doctest/doctest.h>
 
 #include "core/layer_args.h"
 #include "core/shard_args.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "tests/support/tensors.h"
+#include "tests/support/kernel_support.h"
 
 namespace fsdp::cpu {
 namespace {
 
+using test::kFloatingTypes;
 using test::random_tensor;
 using test::unit_roundoff;
+using test::with_threads;
 
-constexpr DType kFloating[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-CpuOptions with_threads(int threads) {
-  CpuOptions options;
-  options.threads = threads;
-  return options;
-}
 
 TEST_CASE("sum_rows") {
   CpuBackend one, three(with_threads(3));
-  for (const DType in : kFloating) {
-    for (const DType out_type : kFloating) {
+  for (const DType in : kFloatingTypes) {
+    for (const DType out_type : kFloatingTypes) {
       for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1},
                                           {3, 7},
                                           {33, 65},
@@ -86,7 +77,7 @@ TEST_CASE("power_sum over spans, of any power") {
   CpuBackend one, three(with_threads(3));
   const std::vector<std::pair<int64_t, int64_t>> spans = {
       {3, 4}, {10, 10}, {11, 1200}, {1200, 200000}, {200003, 262144}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : kFloatingTypes) {
     const Tensor x = random_tensor(one, {262144}, dtype, 1, -2, 2);
     const Tensor same = random_tensor(three, {262144}, dtype, 1, -2, 2);
     const std::vector<double> values = x.to_doubles();

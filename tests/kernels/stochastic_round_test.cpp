@@ -79,22 +79,6 @@ Values roundings(float x, int64_t elements, uint32_t updates) {
   return all;
 }
 
-TEST_CASE("the mean over elements, and over updates, is the value: five standard errors") {
-  for (const auto& [elements, updates] : {std::pair<int64_t, uint32_t>{200'000, 1}, {8, 20'000}}) {
-    for (const double fraction : {0.5, 0.25, 0.01, 0.999}) {
-      const auto low = static_cast<uint32_t>(fraction * 0x10000);
-      const float x = std::bit_cast<float>(0x3f800000u + low);
-      const Values draws = roundings(x, elements, updates);
-      const double p = low / 65536.0, n = static_cast<double>(draws.size());
-      double sum = 0;
-      for (const double v : draws) sum += v;
-      CAPTURE(p);
-      CAPTURE(updates);
-      CHECK(std::abs(sum / n - p) < 5 * std::sqrt(p * (1 - p) / n));
-    }
-  }
-}
-
 TEST_CASE("neighbours, and updates that follow each other, are rounded independently") {
   for (const auto& [elements, updates] : {std::pair<int64_t, uint32_t>{100'000, 1}, {16, 5'000}}) {
     const Values draws = roundings(1 + 0x1p-8f, elements, updates);  // half way
@@ -108,25 +92,6 @@ TEST_CASE("neighbours, and updates that follow each other, are rounded independe
       CHECK(std::abs(together / n) < 5 * 0.25 / std::sqrt(n));
     }
   }
-}
-
-// What it is for: additions that are each too small to move a bf16 value.
-TEST_CASE("a sum of small steps is seen on average, and not when rounded to nearest") {
-  cpu::CpuBackend backend;
-  constexpr int64_t kElements = 4096;
-  const double x = 1 + 0x1p-7 / 8;  // an eighth of the way to the next bf16
-  const Tensor value = make_tensor(backend, {kElements}, DType::kF32, Values(kElements, x));
-  Tensor chance = Tensor::empty(backend, {kElements}, DType::kBF16), nearest = chance;
-  nearest = Tensor::empty(backend, {kElements}, DType::kBF16);
-  backend.run(
-      backend.compute_stream(),
-      StochasticRoundArgs{
-          .x = value, .out = chance, .runs = {{0, kElements, hash_name("w"), 0}}, .seed = 2});
-  backend.run(backend.compute_stream(), CastArgs{value, nearest});
-  double sum = 0;
-  for (const double v : chance.to_doubles()) sum += v;
-  CHECK(std::abs(sum / kElements - x) < 5 * 0x1p-7 * std::sqrt(0.125 * 0.875 / kElements));
-  CHECK(nearest.to_doubles() == Values(kElements, 1.0));
 }
 
 }  // namespace

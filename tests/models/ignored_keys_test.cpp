@@ -1,6 +1,6 @@
 // Every key that transformers 4.57 and PEFT know of the files that this program reads, set to
 // another value than the default: what is read changes, or the key is refused by its name, or it
-// is on a list of models/ignored_keys.h (or of its family), and then it does change nothing.
+// is on a list of models/ignored_keys.json (or of its family), and then it does change nothing.
 // The keys, their defaults and other values: tests/differential/config_keys.py.
 #include "models/ignored_keys.h"
 
@@ -58,9 +58,8 @@ TEST_CASE("ignored keys: every key of config.json is read, refused by name or li
     CHECK(keys.size() > 80);
     for (const auto& [key, entry] : keys.items()) {
       const bool own = key == "bos_token_id" || key == "pad_token_id";  // as is generation's
-      const bool listed = is_ignored(ignored_config_keys(), key) ||
-                          is_ignored(family->ignored, key) ||
-                          (!own && is_ignored(ignored_generation_keys(), key));
+      const bool listed =
+          is_ignored_in_config(*family, key) || (!own && is_ignored_in_generation(key));
       const std::string wrong = complaint(key, entry, {{"model_type", name}}, listed, as_read);
       CHECK(wrong == "");
     }
@@ -74,7 +73,7 @@ TEST_CASE("ignored keys: every key of adapter_config.json is read, refused by na
   CHECK(fixture()["adapter"].size() > 40);
   for (const auto& [key, entry] : fixture()["adapter"].items()) {
     const std::string wrong =
-        complaint(key, entry, base, is_ignored(ignored_adapter_keys(), key), [&](const Json& json) {
+        complaint(key, entry, base, is_ignored_in_adapter(key), [&](const Json& json) {
           return adapter_config_json(llama, parse_adapter_config(json.dump(), "A"));
         });
     CHECK(wrong == "");
@@ -85,7 +84,7 @@ TEST_CASE("ignored keys: every key of generation_config.json is read or listed")
   CHECK(fixture()["generation"].size() > 60);
   for (const auto& [key, entry] : fixture()["generation"].items()) {
     CAPTURE(key);
-    CHECK(is_ignored(ignored_generation_keys(), key) == (key != "eos_token_id"));
+    CHECK(is_ignored_in_generation(key) == (key != "eos_token_id"));
   }
 }
 

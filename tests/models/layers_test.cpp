@@ -6,8 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include "core/ops/elementwise.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "tests/support/sharded_run.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tiny_models.h"
 
@@ -110,6 +112,67 @@ TEST_CASE("layers: hooks of every module fire once, around its own work") {
       CHECK(log == expected);
     }
   }
+}
+
+// A block with norms on q and k, which needs q, k and v as tensors of their own.
+class NormedHeads final : public Module {
+ public:
+  NormedHeads(std::string name, const ModelConfig& config) : Module(std::move(name), "Normed") {
+    for (const char* part : {"q", "k", "v"}) {
+      inputs_.push_back(
+          &add_child<Linear>(part, Linear::Spec{.in = config.hidden, .out = config.hidden}));
+    }
+    Linear::keep_together(inputs_);
+    q_norm_ = &add_child<Norm>("q_norm", config);
+    k_norm_ = &add_child<Norm>("k_norm", config);
+  }
+  Tensor operator()(const Tensor& x, const ForwardContext& context) {
+    return run(x, [&](const Tensor& input) {
+      const std::vector<Tensor> parts = Linear::outputs(inputs_, input, context);
+      REQUIRE(parts.size() == 3);
+      // The parameters do lie side by side, which a caller that asks for it makes use of.
+      CHECK(Linear::joined_outputs(inputs_, input, context).size() == 1);
+      return ops::add(ops::glu((*q_norm_)(parts[0]).y, (*k_norm_)(parts[1]).y), parts[2]);
+    });
+  }
+
+ private:
+  std::vector<Linear*> inputs_;
+  Norm *q_norm_, *k_norm_;
+};
+
+class NormedModel final : public Module {
+ public:
+  explicit NormedModel(const ModelConfig& config)
+      : Module("", "NormedModel"),
+        embedding_(add_child<Embedding>("embedding", config.vocabulary, config)),
+        block_(add_child<NormedHeads>("block", config)),
+        head_(add_child<Linear>("head", embedding_.table(), false)) {}
+  Tensor loss(const test::Pass& p) {
+    return run(Tensor(), [&](const Tensor&) {
+      const Tensor x = block_(embedding_(p.tokens, nullptr, nullptr), p.context);
+      return head_.cross_entropy(x, p.labels, p.gradient_scale, nullptr, {});
+    });
+  }
+
+ private:
+  Embedding& embedding_;
+  NormedHeads& block_;
+  Linear& head_;
+};
+
+TEST_CASE("layers: outputs are apart wherever the parameters lie: norms on q and k on 2 ranks") {
+  const auto subject = [](Backend&, DType) {
+    auto model = std::make_unique<NormedModel>(test::small_qwen2());
+    NormedModel* const normed = model.get();
+    return test::Subject{std::move(model), "Normed",
+                         [normed](const test::Pass& p) { return normed->loss(p); }};
+  };
+  test::RunSpec spec{.subject = subject};
+  spec.fsdp.fixed_order = true;
+  const test::RunResult result = test::train(spec);
+  CHECK((result == test::train_as_one_rank(spec)));
+  CHECK(result.losses.back() < result.losses.front());
 }
 
 }  // namespace

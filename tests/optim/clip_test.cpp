@@ -1,5 +1,6 @@
-// Clipping: norms of every order over padded shards against plain sums, the coefficient, ranks that
-// share a gradient, and what a non-finite gradient does.
+// Clipping: norms of every order of ranks that share a gradient, against plain sums, and what a
+// non-finite gradient does. Padding: check_norms in tests/support/world_checks.h. The coefficient:
+// tests/kernels/reduce_test.cpp.
 #include "optim/clip.h"
 
 #include <cmath>
@@ -78,42 +79,7 @@ TEST_CASE("clip: shards measured one by one, in any order, give the bits of the 
   const Units units;
   const std::vector<OptimizerShard> shards = units.three_shards(backend, DType::kF32);
   CHECK(test::contains(test::error_of([&] { Clipper(shards, nullptr, 1, 2, nullptr, true); }),
-                       "[clip] max_norm: what is updated before the norm is known"));
-}
-
-TEST_CASE("clip: norms of order 1, 2, 3 and infinity leave padding out") {
-  cpu::CpuBackend backend;
-  for (const DType dtype : {DType::kF64, DType::kF32}) {
-    for (const double power : {1.0, 2.0, 3.0, 2.5, kInfinity}) {
-      CAPTURE(name_of(dtype));
-      CAPTURE(power);
-      const Units units;
-      const std::vector<OptimizerShard> shards = units.three_shards(backend, dtype);
-      const double expected = reference_norm(shards, power);
-      Clipper clipper(shards, nullptr, 0, power);
-      for (int again = 0; again < 2; ++again) {
-        clipper.measure();
-        CHECK(clipper.norm().item() ==
-              doctest::Approx(expected).epsilon(dtype == DType::kF64 ? 1e-13 : 1e-6));
-        CHECK(clipper.coefficient().item() == 1);  // no maximum: measure only
-        CHECK(clipper.skip().item() == 0);
-      }
-    }
-  }
-}
-
-TEST_CASE("clip: the coefficient is max / (norm + 1e-6), never above 1") {
-  cpu::CpuBackend backend;
-  const Units units;
-  const std::vector<OptimizerShard> shards = units.three_shards(backend, DType::kF64);
-  const double norm = reference_norm(shards, 2);
-  for (const double max_norm : {0.1, 1.0, norm / 2, norm * 2, 1e9}) {
-    Clipper clipper(shards, nullptr, max_norm);
-    clipper.measure();
-    CHECK(clipper.coefficient().item() ==
-          doctest::Approx(std::min(1.0, max_norm / (norm + 1e-6))).epsilon(1e-12));
-    CHECK(clipper.norm().item() == doctest::Approx(norm).epsilon(1e-13));  // before clipping
-  }
+                       "[clip] max_norm: updates in backward come before the norm is known"));
 }
 
 TEST_CASE("clip: a norm above the limit says so, and one that is not finite says that") {
@@ -166,7 +132,7 @@ TEST_CASE("clip: gradients on one backend, the decision on another, the same bit
       CHECK(apart.skip().item() == 1);
       CHECK(told.skip.item() == 1);
       CHECK(test::contains(test::error_of([&] { apart.measure(&of_gradients); }),
-                           "expected on the backend that decides"));
+                           "expected them on the backend that decides"));
     }
   }
 }

@@ -22,7 +22,7 @@ struct Start {
 
 // As `fsdp train` would end; `restarts`: how often the job was started before.
 inline Start start(tools::ResumeRequest request, int restarts) {
-  request.restarted = restarts > 0;
+  request.before.by_parent = restarts;
   const tools::TrainingRunOptions options = {
       .local_ranks = 2, .resume = "auto", .say = [](const auto&) {}};
   Start end;
@@ -38,7 +38,7 @@ inline Start start(tools::ResumeRequest request, int restarts) {
         },
         restarts > 0);
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
-      tools::RankContext rank{.world = world, .local_ranks = 2, .restarts = restarts};
+      tools::RankContext rank{.world = world, .local_ranks = 2, .before = request.before};
       try {
         tools::run_training(options, request, plan, rank);
       } catch (const tools::AgreedError& error) {

@@ -1,5 +1,5 @@
-// What the tests of CPU kernels share: the same run on 1, 2 and 3 threads, errors against a plain
-// reference in double, and central finite differences.
+// What the tests of CPU kernels share: the same run on 1, 2 and 3 threads, and errors against a plain
+// reference in double.
 #pragma once
 
 #include <algorithm>
@@ -53,28 +53,6 @@ inline double largest_error(const Values& actual, const Values& expected, double
 // Error allowed to one result of `dtype` whose accumulation took `terms` roundings.
 inline double tolerance(DType dtype, double terms = 8) {
   return unit_roundoff(dtype) + terms * unit_roundoff(accumulation_dtype(dtype));
-}
-
-// The gradient of loss (a function of values) by central differences; f64 only.
-inline Values finite_differences(const Values& at,
-                                 const std::function<double(const Values&)>& loss) {
-  constexpr double kStep = 1e-5;
-  Values point = at, gradient(at.size());
-  for (size_t i = 0; i < at.size(); ++i) {
-    point[i] = at[i] + kStep;
-    const double above = loss(point);
-    point[i] = at[i] - kStep;
-    gradient[i] = (above - loss(point)) / (2 * kStep);
-    point[i] = at[i];
-  }
-  return gradient;
-}
-
-// sum of a[i] * b[i]: the loss whose gradient with respect to a kernel's output is b.
-inline double dot(const Values& a, const Values& b) {
-  double total = 0;
-  for (size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];
-  return total;
 }
 
 }  // namespace fsdp::test

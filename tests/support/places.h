@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/cpu_backend.h"
-#include "tools/engine/places.h"
+#include "tools/engine/engine.h"
 
 namespace fsdp::test {
 

@@ -231,7 +231,7 @@ void clear(RankRun& run, const ParameterSegment& segment, const Tensor& kept) {
 void leave_zeros(RankRun& run, int forwards) {
   const FullySharded& sharded = run.sharded();
   const Unit& root = *sharded.units()[0];
-  if (root.policy.keeps_parameters) return;
+  if (root.policy.keeps_parameters()) return;
   for (Module* module : run.module().modules()) {
     if (module->name() == "final_norm" && forwards == 1) {
       module->set_hooks({.post_backward = [&] { clear(run, root.parameters.segments()[0], {}); }});

@@ -361,6 +361,15 @@ void RankRun::step(int step) {
   update();
 }
 
+std::vector<TraceEvent> RankRun::traced_step(int number) {
+  wait();
+  backend().set_trace(&trace);
+  step(number);
+  wait();
+  backend().set_trace(nullptr);
+  return trace.events();
+}
+
 void RankRun::wait() { backend().synchronize(backend().compute_stream()); }
 
 void RankRun::recover(size_t steps_done) {

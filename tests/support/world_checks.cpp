@@ -68,16 +68,14 @@ void poison_padding(comm::FullySharded& sharded) {
 }
 
 // Of gathers and reductions, with the unit: "Groot G0 R0".
-std::string issue_order(const Trace& trace) {
+std::string issue_order(const std::vector<TraceEvent>& events) {
   const std::map<std::string, std::string> letters = {
       {"all_gather", "G"}, {"reduce_scatter", "R"}, {"all_reduce", "A"}};
-  std::map<int64_t, std::string> calls;  // by their place in the order of issue
-  for (const TraceEvent& e : trace.events()) {
-    if (e.lane == "compute" || !letters.contains(e.name)) continue;
-    calls[e.sequence] = letters.at(e.name) + e.scope.substr(e.scope.rfind('.') + 1);
-  }
   std::string text;
-  for (const auto& [sequence, call] : calls) text += (text.empty() ? "" : " ") + call;
+  for (const TraceEvent& e : events) {
+    if (e.lane == "compute" || !letters.contains(e.name)) continue;
+    text += (text.empty() ? "" : " ") + letters.at(e.name) + e.scope.substr(e.scope.rfind('.') + 1);
+  }
   return text;
 }
 
@@ -155,7 +153,7 @@ void check_collectives(comm::Communicator& world) {
     const auto units = static_cast<int64_t>(numels.size());
     const int64_t all = std::accumulate(numels.begin(), numels.end(), int64_t{0});
     // Blocks are gathered for forward and for backward, unless they stay; the root always does.
-    const bool twice = !run.sharded().units()[0]->policy.keeps_parameters;
+    const bool twice = !run.sharded().units()[0]->policy.keeps_parameters();
     const bool sharded = mesh.shards() > 1, replicated = mesh.replicas() > 1;
     CAPTURE("gathers");
     check(mesh.gather().count(Collective::kAllGather), sharded * (twice ? 2 * units - 1 : units),
@@ -171,9 +169,9 @@ void check_accumulation(comm::Communicator& world) {
   using enum comm::Accumulation;
   RunSpec s = spec(world);
   s.rows = 48;
+  s.training = false;  // dropout follows the micro-step
   s.fsdp = in_f64(comm::Strategy::kFullShard);
-  s.fsdp.micro_steps = 2;
-  const RunResult expected = alone(s);
+  const RunResult expected = alone(s);  // the big batch
   for (const auto accumulation : {kReduceEach, kReduceScatterEach, kReduceLast}) {
     for (const comm::FsdpOptions& options : strategies(world.size())) {
       CAPTURE(static_cast<int>(accumulation));
@@ -183,6 +181,7 @@ void check_accumulation(comm::Communicator& world) {
       s.fsdp.accumulation = accumulation;
       const RunResult result = train_on(world, s);
       CHECK(loss_difference(result, expected) <= 1e-12);
+      CHECK(norm_difference(result, expected) <= 1e-12);
       CHECK(largest_difference(result.parameters, expected.parameters) <= 1e-10);
     }
   }
@@ -277,7 +276,7 @@ void check_several_forwards(comm::Communicator& world) {
     s.fsdp = options;
     const RunResult result = train_on(world, s);
     const comm::GroupSizes groups = comm::group_sizes(options, world.size());
-    if (comm::unit_policy(options, groups, true).keeps_gradients) {
+    if (comm::unit_policy(options, groups, true).keeps_gradients()) {
       CHECK((result == expected));
     } else {
       CHECK(loss_difference(result, expected) <= 1e-12);
@@ -302,12 +301,8 @@ void check_issue_order(comm::Communicator& world) {
     s.fsdp = options;
     RankRun run(world, s);
     run.step(0);  // shows the order of the units
-    run.wait();
-    run.backend().set_trace(&run.trace);
-    run.step(1);
-    run.wait();
-    run.backend().set_trace(nullptr);
-    CHECK(issue_order(run.trace) == (world.size() == 1 ? "" : orders.at(options.strategy)));
+    const std::string issued = issue_order(run.traced_step(1));
+    CHECK(issued == (world.size() == 1 ? "" : orders.at(options.strategy)));
   }
 }
 

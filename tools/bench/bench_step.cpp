@@ -9,7 +9,6 @@
 #include "models/weights.h"
 #include "tools/bench/statistics.h"
 #include "tools/predict/call_meter.h"
-#include "tools/predict/disk_meter.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/meta_run.h"
@@ -21,22 +20,6 @@ namespace {
 constexpr int kWarmUpSteps = 2;
 constexpr uint64_t kSeed = 0;
 constexpr double kLearningRate = 1e-4;
-
-PlacedOptions session_options(const StepBenchOptions& options, const BackendOptions& backend) {
-  PlacedOptions session;
-  session.model = options.model;
-  session.split_root = !options.model.tied_head;  // as in training
-  session.max_length = options.length;
-  session.fsdp = options.fsdp;
-  session.recompute = options.recompute;
-  session.recompute_every = options.recompute_every;
-  if (options.fsdp.update_in_backward) session.clip_norm = 0;
-  session.fsdp.param_dtype = options.dtype;
-  session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
-  session.backend = backend;
-  session.backend.cpu.fixed_tiles = options.fsdp.fixed_order;  // the same
-  return session;
-}
 
 Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   const models::InputRules rules = models::input_rules(options.model);
@@ -123,7 +106,7 @@ class StepPredictor {
   };
   Run run(Rates rates, const MeasureCall& measure) const {
     const auto asked = std::make_shared<CallRates>(std::move(rates), measure);
-    MetaRun run(session_options(options_, {}), /*ranks=*/1, /*rank=*/0, asked);
+    MetaRun run(bench_session(options_, {}), /*ranks=*/1, /*rank=*/0, asked);
     run.load(models::from_scratch(kSeed));
     run.steps(options_.batch, options_.length);
     Run out = {.step_ms = run.step_ms(), .kernels_ms = {}, .calls = asked->distinct_calls()};
@@ -148,7 +131,7 @@ class StepBenchmark {
     rank_.world.barrier();  // ranks of one process: nobody has made anything yet
     const size_t resident_before = process_memory().resident;
     rank_.world.barrier();
-    const PlacedOptions placed = session_options(options_, rank_.backend);
+    const PlacedOptions placed = bench_session(options_, rank_.backend);
     session_ = std::make_unique<Session>(rank_.world, make_places(rank_.world, placed), placed);
     session_->initialise(models::from_scratch(kSeed));
     for (Backend* place : {&session_->backend(), session_->host(), session_->file()}) {
@@ -211,7 +194,7 @@ class StepBenchmark {
   }
 
   PlacePeaks predict_places() const {
-    MetaRun run(session_options(options_, rank_.backend), rank_.world.size(), rank_.world.rank());
+    MetaRun run(bench_session(options_, rank_.backend), rank_.world.size(), rank_.world.rank());
     run.load(models::from_scratch(kSeed));
     run.set_rows_per_pass(batch_.rows_per_pass);
     run.steps(options_.batch, options_.length, kWarmUpSteps);
@@ -239,6 +222,22 @@ class StepBenchmark {
 
 }  // namespace
 
+PlacedOptions bench_session(const StepBenchOptions& options, const BackendOptions& backend) {
+  PlacedOptions session;
+  session.model = options.model;
+  session.split_root = !options.model.tied_head;  // as in training
+  session.max_length = options.length;
+  session.fsdp = options.fsdp;
+  session.recompute = options.recompute;
+  session.recompute_every = options.recompute_every;
+  if (options.fsdp.update_in_backward) session.clip_norm = 0;
+  session.fsdp.param_dtype = options.dtype;
+  session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
+  session.backend = backend;
+  session.backend.cpu.fixed_tiles = options.fsdp.fixed_order;  // the same
+  return session;
+}
+
 double StepBench::fastest_ms() const { return *std::min_element(step_ms.begin(), step_ms.end()); }
 
 double StepBench::median_ms() const {
@@ -253,7 +252,7 @@ double StepBench::tokens_per_s(const StepBenchOptions& options) const {
 }
 
 StepCost step_cost(const StepBenchOptions& options, int ranks) {
-  PlacedOptions session = session_options(options, {});
+  PlacedOptions session = bench_session(options, {});
   session.recompute = RecomputeMode::kNone;
   MetaRun run(session, ranks);
   run.load(models::from_scratch(kSeed));
@@ -279,6 +278,55 @@ void check(const StepBenchOptions& options, int ranks) {
 
 StepBench bench_step(const StepBenchOptions& options, RankContext& rank) {
   return StepBenchmark(options, rank).run();
+}
+namespace {
+
+KernelTotals totals_of_step(const std::vector<TraceEvent>& events) {
+  KernelTotals totals;
+  for (const TraceEvent& event : events) {
+    KernelTotal& total = totals[{event.lane, event.name}];
+    total.ms += static_cast<double>(event.end_ns - event.begin_ns) * 1e-6;
+    ++total.calls;
+  }
+  return totals;
+}
+
+}  // namespace
+
+StepFigures figures_of(const StepBench& bench, const StepBenchOptions& options) {
+  StepFigures f = {.fastest_ms = bench.fastest_ms(),
+                   .median_ms = bench.median_ms(),
+                   .tokens_per_s = bench.tokens_per_s(options),
+                   .light = highest(bench.slices),
+                   .median_light = median(bench.slices)};
+  f.percent = 100 * f.light.step_ms() / f.fastest_ms;
+  f.median_percent = 100 * f.median_light.step_ms() / f.median_ms;
+  return f;
+}
+
+KernelTotals kernel_totals(const StepBench& bench, const StepCost& cost) {
+  KernelTotals totals = totals_of_step(bench.traces.at(0));
+  for (const std::vector<TraceEvent>& events : bench.traces) {
+    for (const auto& [key, total] : totals_of_step(events)) {
+      totals[key].ms = std::min(totals[key].ms, total.ms);
+    }
+  }
+  const auto add_work = [&](const std::string& kernel, int64_t work) {
+    const auto found = totals.find({"compute", kernel});
+    if (found != totals.end()) found->second.work = static_cast<double>(work);
+  };
+  for (const StepPass& pass : cost.passes) add_work(pass.kernel, pass.cost.bytes);
+  for (const StepPass& pass : cost.attention) add_work(pass.kernel, pass.cost.flops);
+  add_work("matmul", cost.product_flops());
+  if (bench.predicted) {
+    for (auto& [key, total] : totals) {
+      const auto predicted = bench.predicted->kernels_ms.find(key.second);
+      if (key.first == "compute" && predicted != bench.predicted->kernels_ms.end()) {
+        total.predicted_ms = predicted->second;
+      }
+    }
+  }
+  return totals;
 }
 
 }  // namespace fsdp::tools

@@ -5,6 +5,8 @@
 
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/memory_ledger.h"
@@ -13,6 +15,7 @@
 #include "tools/engine/session.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/call_rates.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
@@ -60,11 +63,33 @@ struct StepBench {
   double median_ms() const;
   double tokens_per_s(const StepBenchOptions& options) const;  // all ranks, in the fastest step
 };
+// The session of the step.
+PlacedOptions bench_session(const StepBenchOptions& options, const BackendOptions& backend);
 // Error when the batch cannot be dealt out to the ranks and their micro-steps.
 void check(const StepBenchOptions& options, int ranks);
 StepBench bench_step(const StepBenchOptions& options, RankContext& rank);
 
 // What rank 0 does in a step; what is recomputed counts once.
 StepCost step_cost(const StepBenchOptions& options, int ranks);
+
+// ---- What is told of a benchmark of a step: its times beside the speed of light, and its kernels.
+
+// Strict: the fastest step against the highest rates. Beside it, medians against medians.
+struct StepFigures {
+  double fastest_ms = 0, median_ms = 0, tokens_per_s = 0;
+  SpeedOfLight light, median_light;
+  double percent = 0, median_percent = 0;
+};
+StepFigures figures_of(const StepBench& bench, const StepBenchOptions& options);
+
+struct KernelTotal {
+  double ms = 0;
+  int64_t calls = 0;
+  double work = 0;  // bytes, or FLOPs of matrix products and attention; 0: not in the cost table
+  std::optional<double> predicted_ms = std::nullopt;  // where the step was predicted
+};
+using KernelTotals = std::map<std::pair<std::string, std::string>, KernelTotal>;  // (lane, kernel)
+// Of the calls of one step; of each kernel the fastest of the traced steps.
+KernelTotals kernel_totals(const StepBench& bench, const StepCost& cost);
 
 }  // namespace fsdp::tools

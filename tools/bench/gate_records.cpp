@@ -8,60 +8,35 @@
 
 #include <fmt/ranges.h>
 
-#include "core/io/json.h"
 #include "core/text/counted.h"
+#include "tools/predict/record_file.h"
 
 namespace fsdp::tools {
-namespace {
 
-// Calls visit(key, member) for all that a line of the file has.
-template <typename Case, typename Record, typename Visit>
-void visit_line(Case& at, Record& record, Visit&& visit) {
-  visit("transport", at.place.transport);
-  visit("memory", at.place.memory);
-  visit("device", at.place.device);
-  visit("ranks", at.place.ranks);
-  visit("hosts", at.place.hosts);
-  visit("most_on_a_host", at.place.most_on_a_host);
-  visit("collective", at.collective);
-  visit("op", at.op);
-  visit("dtype", at.dtype);
-  visit("buffer", at.buffer);
-  visit("bytes", at.bytes);
-  visit("busbw_gb_per_s", record.busbw_gb_per_s);
-  visit("us", record.us);
+// A line of the file.
+struct GateLine {
+  GateCase at;
+  GateRecord record;
+};
+
+template <typename File>
+void visit(File& file, GateLine& line) {
+  file("transport", line.at.place.transport);
+  file("memory", line.at.place.memory);
+  file("device", line.at.place.device);
+  file("ranks", line.at.place.ranks);
+  file("hosts", line.at.place.hosts);
+  file("most_on_a_host", line.at.place.most_on_a_host);
+  file("collective", line.at.collective);
+  file("op", line.at.op);
+  file("dtype", line.at.dtype);
+  file("buffer", line.at.buffer);
+  file("bytes", line.at.bytes);
+  file("busbw_gb_per_s", line.record.busbw_gb_per_s);
+  file("us", line.record.us);
 }
 
-// Reads one member of a line and refuses what it cannot be.
-struct ReadMember {
-  const Json& line;
-  const std::string& where;
-  size_t& known;
-
-  const Json& member(const char* key) {
-    const Json* const value = line.find(key);
-    FSDP_CHECK(value, "{}: expected a key \"{}\", got none", where, key);
-    ++known;
-    return *value;
-  }
-  void operator()(const char* key, std::string& out) {
-    const Json& value = member(key);
-    FSDP_CHECK(value.is_string(), "{}: {}: expected a text, got {}", where, key, value.dump());
-    out = value.text();
-  }
-  void operator()(const char* key, int64_t& out) {
-    const Json& value = member(key);
-    FSDP_CHECK(value.is_number_integer() && value.get<double>() >= 1,
-               "{}: {}: expected a whole number from 1, got {}", where, key, value.dump());
-    out = value.get<int64_t>();
-  }
-  void operator()(const char* key, double& out) {
-    const Json& value = member(key);
-    FSDP_CHECK(value.is_number() && value.get<double>() > 0,
-               "{}: {}: expected a number above 0, got {}", where, key, value.dump());
-    out = value.get<double>();
-  }
-};
+namespace {
 
 std::string describe(const GatePlace& at) {
   const std::string hosts =
@@ -116,17 +91,12 @@ GateRecords parse_gate_records(std::string_view text, const std::string& source)
   const Json* const cases = json.is_object() ? json.find("cases") : nullptr;
   FSDP_CHECK(cases && cases->is_array() && json.size() == 1,
              "{}: expected the file of a gate, {{\"cases\": [...]}} and nothing else", source);
+  std::vector<GateLine> lines;
+  RecordReader::read(*cases, source + ": cases", lines);
   GateRecords records;
-  for (size_t i = 0; i < cases->size(); ++i) {
-    const Json& line = (*cases)[i];
-    const std::string where = fmt::format("{}: cases[{}]", source, i);
-    FSDP_CHECK(line.is_object(), "{}: expected an object, got {}", where, line.dump());
-    GateCase at;
-    GateRecord record;
-    size_t known = 0;
-    visit_line(at, record, ReadMember{line, where, known});
-    FSDP_CHECK(line.size() == known, "{}: expected {} keys, got {}", where, known, line.size());
-    FSDP_CHECK(records.emplace(std::move(at), record).second, "{}: the same case again", where);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    FSDP_CHECK(records.emplace(std::move(lines[i].at), lines[i].record).second,
+               "{}: cases[{}]: the same case again", source, i);
   }
   return records;
 }
@@ -134,9 +104,7 @@ GateRecords parse_gate_records(std::string_view text, const std::string& source)
 std::string gate_text(const GateRecords& records) {
   std::vector<std::string> lines;
   for (const auto& [at, record] : records) {
-    Json line = Json::object();
-    visit_line(at, record, [&](const char* key, const auto& value) { line[key] = Json(value); });
-    lines.push_back("  " + line.dump());
+    lines.push_back("  " + RecordWriter::write(GateLine{at, record}).dump());
   }
   return fmt::format("{{\"cases\": [\n{}\n]}}\n", fmt::join(lines, ",\n"));
 }
@@ -155,7 +123,7 @@ GateVerdict check_recorded(const GateRecords& records, const GatePlace& place,
   for (const auto& [at, record] : records) places.insert(describe(at.place));
   if (!places.contains(here)) {
     return {kNothingValid,
-            fmt::format("{}: nothing is recorded for {}; recorded: {}", source, here,
+            fmt::format("{}: no records exist for {}; recorded: {}", source, here,
                         places.empty() ? "nothing" : fmt::to_string(fmt::join(places, "; ")))};
   }
   for (CommCase what : cases) {

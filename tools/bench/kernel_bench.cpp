@@ -145,7 +145,7 @@ double product_rate(KernelInputs& inputs, DType dtype, KernelTiming timing) {
   double rate = 0;
   for (int64_t n = 512; n <= 8192; n *= 2) {
     const MatmulExtents square = {.m = n, .n = n, .k = n, .operand = dtype, .result = dtype};
-    const KernelCase line = product_line("square", square);
+    const KernelCase line = product_line(square);
     if (rate > 0 && static_cast<double>(line.call.cost.flops) / rate > kLongest) break;
     rate = std::max(rate, time_kernel(inputs, line, timing).flops_per_s());
   }

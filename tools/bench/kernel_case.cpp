@@ -1,11 +1,81 @@
-// The parts of the table put together, and the inputs of its lines.
+// The calls of steps without bytes become the lines of the table; the inputs of the lines.
 #include "tools/bench/kernel_case.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/kernel_args.h"
+#include "tools/bench/bench_step.h"
+#include "tools/predict/machines.h"
+#include "tools/predict/model_use.h"
 
 #include "core/shard_args.h"
 
 namespace fsdp::tools {
+namespace {
+
+models::ModelConfig model_named(const std::string& name) {
+  if (std::filesystem::is_directory(name)) return models::read_config(name + "/config.json");
+  return models::preset(name);
+}
+
+std::map<std::string, int64_t*> sizes_by_name(KernelExtents& extents) {
+  models::ModelConfig& model = extents.model;
+  return {
+      {"hidden", &model.hidden},      {"heads", &model.heads}, {"kv_heads", &model.kv_heads},
+      {"head_dim", &model.head_dim},  {"ffn", &model.ffn},     {"vocabulary", &model.vocabulary},
+      {"elements", &extents.elements}};
+}
+
+// One of "hidden=1024".
+void change_size(const std::string& text, const std::map<std::string, int64_t*>& sizes) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  const auto found = sizes.find(name);
+  if (found == sizes.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, size] : sizes) names.push_back(known);
+    fail("--shape: expected NAME=NUMBER with one of {}; got \"{}\"", fmt::join(names, ", "), text);
+  }
+  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
+  const char* const end = value.data() + value.size();
+  const auto [rest, error] = std::from_chars(value.data(), end, *found->second);
+  FSDP_CHECK(error == std::errc() && rest == end && *found->second > 0,
+             "--shape: {}: expected a positive number, got \"{}\"", name, value);
+}
+
+}  // namespace
+
+KernelExtents kernel_extents(const KernelExtentsOptions& options) {
+  KernelExtents extents = {.model = model_named(options.model),
+                           .batch = options.batch,
+                           .length = options.length,
+                           .compute = options.dtype,
+                           .gradient = accumulation_dtype(options.dtype)};
+  const std::map<std::string, int64_t*> sizes = sizes_by_name(extents);
+  for (size_t begin = 0; begin < options.shape.size();) {
+    const size_t end = std::min(options.shape.find(',', begin), options.shape.size());
+    change_size(options.shape.substr(begin, end - begin), sizes);
+    begin = end + 1;
+  }
+  const models::ModelConfig& model = extents.model;
+  models::validate(model);
+  if (extents.elements == 0) extents.elements = model.parameter_count() / (model.layers + 1);
+  const bool learned = model.positions == models::PositionKind::kLearned;
+  FSDP_CHECK(!learned || options.length <= model.max_positions,
+             "--seq: expected at most the {} positions of {}, got {}", model.max_positions,
+             options.model, options.length);
+  return extents;
+}
 
 Tensor KernelInputs::empty(Shape shape, DType dtype) const {
   return Tensor::empty(backend_, shape, dtype, MemoryCategory::kWorkspace);
@@ -64,12 +134,166 @@ Tensor KernelInputSet::make(const meta::TensorForm& form) {
   return {tensor.storage(), tensor.byte_offset(), form.shape, form.dtype};
 }
 
+namespace {
+
+// Other families: a kernel that the model's own step does not call is measured as theirs call it.
+constexpr std::array kOtherFamilies = {"gpt2", "gpt_neox", "bloom", "llama", "workshop_gpt"};
+
+models::ModelConfig in_sizes_of(const KernelExtents& extents, const char* family) {
+  models::ModelConfig model = models::family_defaults(family);
+  const models::ModelConfig& sizes = extents.model;
+  model.hidden = sizes.hidden;
+  model.heads = model.kv_heads = sizes.heads;
+  model.head_dim = sizes.head_dim;
+  model.ffn = sizes.ffn;
+  model.vocabulary = sizes.vocabulary;
+  model.max_positions = std::max(sizes.max_positions, extents.length);
+  model.rope.fraction = 1;  // of any head_dim
+  model.residual_dropout = 0.1;
+  return model;
+}
+
+std::vector<std::string> parts_of(const std::string& text, const std::string& between) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(between, begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + between.size();
+  }
+  return out;
+}
+
+// The call works on one token of each row: a text is continued.
+bool is_of_one_token(const meta::KernelCall& call) {
+  const std::vector<std::string> extents = parts_of(call.shape, " x ");
+  return extents.size() > 2 && extents[1] == "1";
+}
+
+// The distinct calls on whole tensors of a training step, of an evaluation, and of the generation
+// of each row's last token. One block stands for all.
+std::vector<meta::KernelCall> calls_of(const KernelExtents& extents, models::ModelConfig model,
+                                       RecomputeMode recompute = RecomputeMode::kNone) {
+  model.layers = 1;
+  std::vector<meta::KernelCall> calls;
+  bool generates = false;
+  const auto note = [&](const meta::KernelCall& call) -> std::optional<double> {
+    const bool of_cache =
+        call.kernel == CopyHeadsArgs::name() || (call.attention && is_of_one_token(call));
+    if (call.elements > 1 && (of_cache || !generates)) calls.push_back(call);
+    return std::nullopt;
+  };
+  MetaRun run(bench_session({.model = std::move(model),
+                             .batch = extents.batch,
+                             .length = extents.length,
+                             .dtype = extents.compute,
+                             .fsdp = {},
+                             .recompute = recompute},
+                            {}),
+              /*ranks=*/1);
+  dynamic_cast<meta::MetaBackend&>(run.session().backend())
+      .set_times(std::make_shared<CallRates>(machine_rates(kUsualMachine), note));
+  run.step({extents.batch, extents.length});
+  run.evaluate({extents.batch, extents.length});
+  generates = true;
+  const std::vector<int32_t> prompt(static_cast<size_t>(extents.length - 1));
+  const std::vector prompts(static_cast<size_t>(extents.batch), prompt);
+  use_of_generation({.tokens = 2}, prompts, extents.batch, extents.model.vocabulary)
+      .work(run, extents.batch);
+  return calls;
+}
+
+// ---- Names ----
+
+// What distinguishes a call from others of its kernel, and how large it is.
+struct CallText {
+  std::string variant, shape;
+};
+
+// "a^T b, added" is the product of a weight gradient.
+CallText text_of(const MatmulExtents& e) {
+  return {fmt::format("{}{}{}", e.transpose_a ? "a^T " : "a ", e.transpose_b ? "b^T" : "b",
+                      e.accumulate ? ", added" : ""),
+          fmt::format("{} x {} x {}{}", e.m, e.n, e.k,
+                      e.result == e.operand ? "" : fmt::format(" -> {}", name_of(e.result)))};
+}
+
+// "256 x 768" of "4 x 64 x 768".
+std::string as_rows(const std::string& extents) {
+  const std::vector<std::string> parts = parts_of(extents, " x ");
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) rows *= std::stoll(parts[i]);
+  return fmt::format("{} x {}", rows, parts.back());
+}
+
+// Words with numbers, and what the rows hold, belong to the sizes.
+CallText text_of(const meta::KernelCall& call) {
+  const std::vector<std::string> sides = parts_of(call.shape, "; ");
+  CallText out = call.product ? text_of(*call.product)
+                              : CallText{"", as_rows(parts_of(sides[0], ", ").front())};
+  if (call.attention && is_of_one_token(call)) out.variant = "of one query";
+  const std::set<std::string> tensors = {"residual", "dsum", "positions", "dbias", "gradient"};
+  const bool of_norm = call.kernel.ends_with("norm_backward");
+  for (const std::string& word : parts_of(sides.size() > 1 ? sides[1] : "", ", ")) {
+    if (word == "halves of rows" || word.find_first_of("0123456789") != std::string::npos) {
+      out.shape += ", " + word;
+    } else if (call.product) {
+      if (!word.ends_with("transposed") && word != "added") out.variant += ", " + word;
+    } else if (!of_norm || word == "dsum") {  // every norm has dweight and dbias
+      out.variant += fmt::format("{}{}{}", out.variant.empty() ? "" : " ",
+                                 tensors.contains(word) ? "with " : "", word);
+    }
+  }
+  return out;
+}
+
+KernelBar bar_of(const meta::KernelCall& call, const std::string& variant) {
+  if (call.product) return {};
+  if (call.attention) {
+    if (variant.starts_with("of one query")) return kStreamingBar;
+    if (size_of(call.dtype) != 2) return {};
+    return call.kernel == AttentionForwardArgs::name() ? kAttentionForwardBar
+                                                       : kAttentionBackwardBar;
+  }
+  if (call.kernel == CrossEntropyArgs::name()) return kCrossEntropyBar;
+  const bool adds_up_columns = call.kernel.ends_with("norm_backward") ||
+                               call.kernel.ends_with("embedding_backward") ||
+                               call.kernel == PositionBackwardArgs::name() ||
+                               call.kernel == SumRowsArgs::name() || variant.ends_with("dbias");
+  return adds_up_columns ? kColumnSumBar : kStreamingBar;
+}
+
+}  // namespace
+
+KernelCase product_line(const MatmulExtents& e) {
+  meta::MetaBackend meta;
+  const Tensor a = Tensor::empty(meta, e.a(), e.operand), b = Tensor::empty(meta, e.b(), e.operand);
+  Tensor c = Tensor::empty(meta, e.c(), e.result);
+  return {"square", "", {}, meta::kernel_call(MatmulArgs{.a = a, .b = b, .c = c})};
+}
+
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter) {
-  std::vector<KernelCase> table;
-  add_products(extents, table);
-  add_attention(extents, table);
-  add_passes(extents, table);
-  add_shard_kernels(extents, table);
+  std::vector<KernelCase> table, shards;
+  std::set<std::string_view> of_shards;
+  std::set<std::string> names;
+  std::set<std::pair<std::string, std::string>> lines;
+  add_shard_kernels(extents, shards);
+  for (const KernelCase& line : shards) of_shards.insert(line.call.kernel);
+  const auto add = [&](const meta::KernelCall& call, bool of_new_name) {
+    if (of_shards.contains(call.kernel)) return;
+    const CallText text = text_of(call);
+    KernelCase line = {text.variant, text.shape, bar_of(call, text.variant), call};
+    const bool new_name = names.insert(line.name()).second;
+    const bool new_line = lines.emplace(line.name(), line.shape).second;
+    if (new_line && (new_name || !of_new_name)) table.push_back(std::move(line));
+  };
+  for (const meta::KernelCall& call : calls_of(extents, extents.model)) add(call, false);
+  for (const char* const family : kOtherFamilies) {
+    const auto calls = calls_of(extents, in_sizes_of(extents, family), RecomputeMode::kSelective);
+    for (const meta::KernelCall& call : calls) {
+      if (!call.product) add(call, true);
+    }
+  }
+  std::move(shards.begin(), shards.end(), std::back_inserter(table));
   std::erase_if(
       table, [&](const KernelCase& line) { return line.name().find(filter) == std::string::npos; });
   return table;

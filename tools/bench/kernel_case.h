@@ -1,7 +1,8 @@
 // One line of the table of kernels that `fsdp bench kernels` measures: a call as kernels/meta
-// describes it, made again on memory of a device. A kernel is added by a line in
-// kernel_products.cpp, kernel_passes.cpp or kernel_shard.cpp; a test holds the table against the
-// list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
+// describes it, made again on memory of a device. The calls are those of a step of the model, of an
+// evaluation and of a generation, without bytes; what the model does not call is called as models
+// of other families call it. Kernels of flat shards are lines of kernel_shard.cpp. A test holds the
+// table against the list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
 #pragma once
 
 #include <map>
@@ -10,9 +11,33 @@
 
 #include "kernels/meta/kernel_call.h"
 #include "kernels/meta/meta_backend.h"
-#include "tools/bench/kernel_extents.h"
+#include "models/config.h"
 
 namespace fsdp::tools {
+
+// The sizes that `fsdp bench kernels` works in: those of a model, some of them changed by name.
+
+struct KernelExtents {
+  models::ModelConfig model;
+  int64_t batch = 0;
+  int64_t length = 0;  // tokens of a sequence
+  DType compute = DType::kF32;
+  DType gradient = DType::kF32;  // of weights
+  int64_t elements = 0;          // of a flat shard, for the optimizer's kernels
+};
+
+struct KernelExtentsOptions {
+  std::string model = "gpt2-124m";  // a Hugging Face folder or the name of a preset
+  std::string shape;                // "hidden=1024,ffn=4096": changes of the model's sizes
+  int64_t batch = 4;
+  int64_t length = 64;  // tokens of a sequence
+  DType dtype = DType::kF32;
+};
+// Unless `shape` says otherwise the flat shard has as many elements as the model's blocks and its
+// root on average. Error names the size that is unknown or does not fit.
+KernelExtents kernel_extents(const KernelExtentsOptions& options);
+
+// ----
 
 // What a kernel has to reach on a GPU; 0: nothing is asked. On a CPU the bars mean nothing.
 struct KernelBar {
@@ -71,13 +96,10 @@ struct KernelCase {
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter = "");
 
 // Two of them in any size.
-KernelCase product_line(const std::string& variant, const MatmulExtents& e);
+KernelCase product_line(const MatmulExtents& e);
 KernelCase copy_line(int64_t elements, DType dtype);
 
-// Its parts.
-void add_products(const KernelExtents& extents, std::vector<KernelCase>& table);
-void add_attention(const KernelExtents& extents, std::vector<KernelCase>& table);
-void add_passes(const KernelExtents& extents, std::vector<KernelCase>& table);
+// The lines whose size is that of a flat shard, which no step of the model has.
 void add_shard_kernels(const KernelExtents& extents, std::vector<KernelCase>& table);
 
 }  // namespace fsdp::tools

@@ -11,12 +11,11 @@
 #include "models/hub_names.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/launch/launch.h"
-#include "tools/report/run_state.h"
+#include "tools/report/run_reader.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
@@ -102,7 +101,7 @@ std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
   }
   FSDP_CHECK(with_changes || refused.empty(),
              "--resume: the run would compute something else than before; --resume-with-changes "
-             "goes on all the same: {}",
+             "continues anyway: {}",
              fmt::join(refused, ", "));
   return notes;
 }
@@ -187,7 +186,7 @@ void add_missing(const RunRecord& record, const fs::path& folder, const ResumePl
   if (!record.last || !plan.manifest || record.last->step <= plan.manifest->step()) return;
   const fs::path missing = folder / fmt::format("step-{}", record.last->step);
   if (is_folder(missing)) return;
-  damaged.push_back(missing.string() + ": this last complete checkpoint is not there");
+  damaged.push_back(missing.string() + ": the last complete checkpoint does not exist any more");
 }
 
 // A run that has done all its steps needs none of them.
@@ -241,9 +240,10 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
     // A folder that is elsewhere has gone as a whole; `fsdp launch` has just seen a checkpoint; or
     // nobody was there to remove them. Their disk may come back.
     const fs::path& elsewhere = plan.config.checkpoint.folder;
+    const StartsBefore& before = request.before;
     const bool away = !is_folder(checkpoint_folder(plan.config, plan.run_directory));
-    const bool known = request.known_step > 0 || (!elsewhere.empty() && !is_there(elsewhere));
-    const bool gone = (request.restarted && away) || (damaged.empty() && known);
+    const bool known = before.durable_step > 0 || (!elsewhere.empty() && !is_there(elsewhere));
+    const bool gone = (before.count() > 0 && away) || (damaged.empty() && known);
     throw AgreedError(
         fmt::format("--resume auto: {}: no checkpoint can be read: {}{}; --restart-from-scratch "
                     "begins again at step 1",
@@ -275,7 +275,7 @@ void start_again(const ResumeRequest& request, const RunRecord& record,
 // one that a person may have removed.
 void wait_for_last(const ResumeRequest& request, const fs::path& folder, const RunRecord& record,
                    const IoPatience& patience) {
-  if (!request.restarted || !record.last) return;
+  if (request.before.count() == 0 || !record.last) return;
   sees_within(patience.over, [&] { return step_folders_in(folder).contains(record.last->step); });
 }
 
@@ -290,21 +290,20 @@ bool has_runs_in(const fs::path& folder) {
 void check_not_gone(const ResumeRequest& request, const fs::path& directory) {
   if (request.from_scratch) return;
   const bool empty = !is_there(directory) || is_beginning_of_run(directory);
-  if (request.known_step > 0 && empty) {
+  if (request.before.durable_step > 0 && empty) {
     throw AgreedError(
-        fmt::format(
-            "--resume auto: {}: the run is not there, which had a checkpoint of step {}: has "
-            "the mount gone? --restart-from-scratch begins again at step 1",
-            directory.string(), request.known_step),
+        fmt::format("--resume auto: {}: the run is not there, which had a checkpoint of step {}: "
+                    "has the mount gone? --restart-from-scratch begins again at step 1",
+                    directory.string(), request.before.durable_step),
         status::kFailed, Cause::kMachine);
   }
-  if (request.requeued == 0 || is_there(directory)) return;
+  if (request.before.by_slurm == 0 || is_there(directory)) return;
   if (has_runs_in(fs::absolute(directory / "").parent_path().parent_path())) return;
   throw AgreedError(
       fmt::format("--resume auto: {}: is not there, though Slurm has started this job before "
                   "(SLURM_RESTART_COUNT={}): has the mount gone? Where the run has never begun: "
                   "mkdir -p {}",
-                  directory.string(), request.requeued, directory.string()),
+                  directory.string(), request.before.by_slurm, directory.string()),
       status::kFailed, Cause::kMachine);
 }
 
@@ -331,10 +330,10 @@ void plan_auto(const ResumeRequest& request, IoPatience& patience, RunRecord& re
   wait_for_last(request, folder, record, patience);
   std::vector<std::string> damaged = choose_newest(request, folder, record, plan);
   add_missing(record, folder, plan, damaged);
-  if (plan.manifest && damaged.empty() && request.known_step > plan.manifest->step()) {
+  if (plan.manifest && damaged.empty() && request.before.durable_step > plan.manifest->step()) {
     plan.warnings.push_back(
         fmt::format("resumed from step {}, though the last checkpoint known was of step {}",
-                    plan.manifest->step(), request.known_step));
+                    plan.manifest->step(), request.before.durable_step));
   }
   if (plan.manifest) return check_steps_back(damaged, plan);
   if (is_finished(record, plan.config)) return note_damaged(damaged, plan);
@@ -568,11 +567,11 @@ ResumePlan plan_once(const ResumeRequest& request, IoPatience& patience) {
 
 ResumePlan plan_resume(const ResumeRequest& request) {
   FSDP_CHECK(!request.from_scratch || request.from == "auto",
-             "--restart-from-scratch: only beside --resume auto");
+             "--restart-from-scratch: only with --resume auto");
   if (request.from.empty()) {
-    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
+    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only with --resume");
   }
-  IoPatience patience = {.goes_on = request.restarted};
+  IoPatience patience = {.goes_on = request.before.count() > 0};
   try {
     return patiently(patience, [&] { return plan_once(request, patience); });
   } catch (const std::exception& error) {
@@ -591,8 +590,8 @@ std::vector<std::string> compare_data(const std::map<std::string, std::string>& 
     differences.push_back(fmt::format("{}: {} -> {}", what, found->second, hash));
   }
   FSDP_CHECK(with_changes || differences.empty(),
-             "--resume: the run would read something else than before; --resume-with-changes goes "
-             "on all the same: {}",
+             "--resume: the run would read something else than before; --resume-with-changes "
+             "continues anyway: {}",
              fmt::join(differences, ", "));
   return differences;
 }

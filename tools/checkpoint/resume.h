@@ -11,6 +11,7 @@
 
 #include "tools/checkpoint/manifest.h"
 #include "tools/config/config.h"
+#include "tools/launch/launcher_environment.h"
 #include "tools/launch/option_field.h"
 
 namespace fsdp::tools {
@@ -20,13 +21,11 @@ struct ResumeRequest {
   std::string from;           // --resume: a run directory, a checkpoint, "auto", or "" (none)
   bool with_changes = false;  // --resume-with-changes
   bool from_scratch = false;  // --restart-from-scratch: where no checkpoint is left, at step 1
-  bool restarted = false;     // the job was started before, with the same files
   std::filesystem::path config_file;        // --config
   std::vector<config::Override> overrides;  // --set and its short forms
   // Checkpoints that turned out damaged when they were read, and what is wrong with them.
   std::map<std::filesystem::path, std::string> damaged = {};
-  int64_t known_step = 0;  // of a checkpoint that `fsdp launch` has seen; 0: of none
-  int requeued = 0;        // how often Slurm has started this job again
+  StartsBefore before = {};  // with the same files
 };
 
 struct ResumePlan {

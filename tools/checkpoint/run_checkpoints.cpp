@@ -11,9 +11,8 @@
 #include "core/io/file.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
-#include "tools/checkpoint/write_checkpoint.h"
 #include "tools/launch/launch.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 
@@ -25,6 +24,21 @@ bool validated_alike(const Manifest& before, const std::string& validation_hash,
   const config::TrainConfig then = config::parse_config(before.config, kManifestName, {});
   return (text == before.data.end() ? "" : text->second) == validation_hash &&
          then.train.eval_batches == eval_batches;
+}
+
+uint64_t checkpoint_bytes(Session& session) {
+  uint64_t mine = 0, all = 0;
+  for (const StatePartOwned& part : owned_state(session)) mine += part.values.bytes();
+  for (const uint64_t of_rank : comm::exchange_values(session.world(), mine)) all += of_rank;
+  return all;
+}
+
+int64_t checkpoints_to_come(const config::CheckpointSection& config, int64_t steps, int64_t there) {
+  constexpr int64_t kWithoutLimit = 2;
+  const int64_t every = config.interval().steps;
+  const int64_t written = every > 0 ? (steps + every - 1) / every : INT64_MAX;
+  const int64_t most = config.keep > 0 ? config.keep + 1 : kWithoutLimit;
+  return std::max<int64_t>(std::min(written, most - there), 1);
 }
 
 RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& config,
@@ -74,7 +88,7 @@ std::string RunCheckpoints::go_on(const fs::path& checkpoint, const Manifest& ma
   if (step == manifest.metrics.end() || value == manifest.metrics.end()) return "";
   const Best best = {static_cast<int64_t>(step->second), value->second};
   const std::string what =
-      fmt::format("the best checkpoint so far, step {}, counts no more: ", best.step);
+      fmt::format("the best checkpoint so far, step {}, no longer counts: ", best.step);
   if (!judged_alike(manifest)) {
     return what + "it was judged by another loss or text";
   }

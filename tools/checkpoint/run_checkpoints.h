@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tools/checkpoint/manifest.h"
-#include "tools/checkpoint/staged_state.h"
+#include "tools/checkpoint/write_checkpoint.h"
 #include "tools/config/config.h"
 #include "tools/engine/session.h"
 
@@ -25,10 +25,19 @@ inline constexpr const char* kValidationTokens = "tokens of data.validation";
 bool validated_alike(const Manifest& before, const std::string& validation_hash,
                      int64_t eval_batches);
 
+// What the shards of one checkpoint hold, over all ranks. Collective.
+uint64_t checkpoint_bytes(Session& session);
+
+// How many more checkpoints must find room at least. A new one is written before an old one goes.
+// With keep: 0 the number of them may be large, and who asks for that may remove some: two count.
+// `steps`: that the run has left. `there`: how many are in the folder.
+int64_t checkpoints_to_come(const config::CheckpointSection& config, int64_t steps, int64_t there);
+
 // [Note: who writes] Without checkpoint.async, start() writes. With it start() copies the state
-// (staged_state.h), and a thread of every rank writes the copy, with a group of ranks of its own,
-// publishes the folder and removes old ones. There is one such write at a time, and finish() ends
-// it. What finish() says is agreed between the ranks, so they may call it at different moments.
+// (write_checkpoint.h), and a thread of every rank writes the copy, with a group of ranks of its
+// own, publishes the folder and removes old ones. There is one such write at a time, and finish()
+// ends it. What finish() says is agreed between the ranks, so they may call it at different
+// moments.
 class RunCheckpoints {
  public:
   // `facts`: what is the same in all checkpoints of the run. `session` outlives this. Collective.

@@ -1,6 +1,6 @@
 // The folder of a run's checkpoints: what lies in it, whose they are, the locks that keep two runs
 // apart, and whether all ranks see it. Next: run_checkpoints.h. Not here: what a run directory says
-// about its run (run_record.h).
+// about its run (tools/report/run_reader.h).
 #pragma once
 
 #include <chrono>

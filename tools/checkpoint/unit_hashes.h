@@ -1,7 +1,7 @@
 // Hashes of what each unit has in each step, kept in unit_hashes.bin of the run directory
 // (checkpoint.unit_hashes): by them a replay finds the unit in which a difference began. Equal
 // values have equal hashes, on any number of ranks. Not here: what follows from two hashes that
-// differ (tools/run/difference_origin.h).
+// differ (tools/run/replay.h).
 //
 // [Note: the file] A line of JSON, {"version": 1, "units": [names]}, then a record for each step:
 // its number, from 1, as int64, and for each unit the hashes of its weights and of its gradient as

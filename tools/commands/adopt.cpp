@@ -28,23 +28,6 @@ struct AdoptCommandOptions {
   adopt::AdoptOptions how;
 };
 
-// What another program's file mostly does not say.
-void add_own_options(const Command& command, AdoptCommandOptions& options) {
-  command.add_option("--data", options.data, "a text to train on, for data.train")
-      .repeatable()
-      .one_value_each()  // the "--" of a command would be taken for the end of a list
-      .path();
-  command.add_option("--validation", options.validation, "a text, or a share, for data.validation")
-      .repeatable()
-      .one_value_each()
-      .path();
-  command
-      .add_option("--model", options.model, "a folder or a preset, for model.path or model.preset")
-      .path()
-      .check(not_empty);
-  command.add_option("--ranks", options.how.ranks, "how many will run").from_to(1, 1 << 20);
-}
-
 adopt::AdoptOptions with_typed(const AdoptCommandOptions& options) {
   adopt::AdoptOptions how = options.how;
   const auto add_files = [&](const std::string& name, const std::string& key,
@@ -68,72 +51,63 @@ void warn_of_missing(const std::string& name, const std::vector<std::string>& fi
   for (const std::string& file : files) {
     const bool meant = file.ends_with('%') || file.find_first_of("*?[") != std::string::npos ||
                        std::filesystem::exists(file);
-    if (!meant) fmt::print(stderr, "fsdp: warning: --{} {}: there is no such file\n", name, file);
+    if (!meant)
+      fmt::print(stderr, "fsdp: warning: --{} {}: this file does not exist\n", name, file);
   }
-}
-
-void add_literal(const Command& command, AdoptCommandOptions& options, const std::string& names) {
-  command.add_flag(names, options.how.literal,
-                   "what ran there, also where the file means something else by mistake");
-}
-
-void add_ranks_per_node(const Command& command, AdoptCommandOptions& options) {
-  command
-      .add_option("--ranks-per-node", options.how.ranks_per_node,
-                  "for hybrid_shard, which shards inside a node")
-      .from_to(1, 1 << 20);
 }
 
 using Adopt =
     std::function<std::string(const std::vector<std::string>& files, const adopt::AdoptOptions&)>;
 
 // The command prints what `adopt` makes of the options.
-void print_when_chosen(const Command& command, ChosenCommand& chosen,
-                       const std::shared_ptr<AdoptCommandOptions>& options, const Adopt& adopt) {
-  add_own_options(command, *options);
-  command.when_chosen([=, &chosen] {
-    chosen = [=] {
-      check_one_process("adopt");
-      const std::string yaml = adopt(options->files, with_typed(*options));
-      warn_of_missing("data", options->data);
-      warn_of_missing("validation", options->validation);
-      for (const std::string& each : adopt::warnings_of(yaml)) {
-        fmt::print(stderr, "fsdp: warning: {}\n", each);
-      }
-      const std::string absent = note_on_absent_model(config::parse_config(yaml, "", {}));
-      if (!absent.empty()) fmt::print(stderr, "fsdp: warning: {}\n", absent);
-      std::fputs(yaml.c_str(), stdout);
-      return 0;
-    };
+void add_program(const Command& command, const Adopt& adopt,
+                 const std::shared_ptr<AdoptCommandOptions>& options) {
+  // Another program's file mostly lacks these.
+  command.add("@adopt", {{"--data", &options->data},
+                         {"--validation", &options->validation},
+                         {"--model", &options->model},
+                         {"--ranks", &options->how.ranks}});
+  command.when_chosen([=] {
+    check_one_process("adopt");
+    const std::string yaml = adopt(options->files, with_typed(*options));
+    warn_of_missing("data", options->data);
+    warn_of_missing("validation", options->validation);
+    for (const std::string& each : adopt::warnings_of(yaml)) {
+      fmt::print(stderr, "fsdp: warning: {}\n", each);
+    }
+    const std::string absent = note_on_absent_model(config::parse_config(yaml, "", {}));
+    if (!absent.empty()) fmt::print(stderr, "fsdp: warning: {}\n", absent);
+    std::fputs(yaml.c_str(), stdout);
+    return 0;
   });
 }
 
-// Of a program whose configuration is one file.
-void add_file_command(const Command& group, ChosenCommand& chosen, const std::string& name,
-                      const std::string& help,
+// The program's configuration is one file.
+void add_file_program(const Command& group, const char* name,
                       std::string (*adopt)(const std::filesystem::path&,
                                            const adopt::AdoptOptions&)) {
   const auto options = std::make_shared<AdoptCommandOptions>();
-  const Command command = group.add_command(name, help);
-  command.add_option("file", options->files, "the file").required().readable().expected(1);
-  add_literal(command, *options, name == "hf" ? "--literal,--hf-compat" : "--literal");
-  if (name != "deepspeed") add_ranks_per_node(command, *options);
-  print_when_chosen(command, chosen, options, [adopt](const auto& files, const auto& how) {
-    return adopt(files.at(0), how);
-  });
+  const Command command = group.add_command(name);
+  const bool hugging_face = std::string_view(name) == "hf";
+  command.add("@adopt",
+              {{"file", &options->files},
+               {hugging_face ? "--literal,--hf-compat" : "--literal", &options->how.literal}});
+  if (std::string_view(name) != "deepspeed") {
+    command.add("@adopt", {{"--ranks-per-node", &options->how.ranks_per_node}});
+  }
+  add_program(
+      command, [adopt](const auto& files, const auto& how) { return adopt(files.at(0), how); },
+      options);
 }
 
-// Of a program whose configuration is its command line.
-void add_line_command(const Command& group, ChosenCommand& chosen, const std::string& name,
-                      const std::string& help, const std::string& example,
+// The program's configuration is its command line.
+void add_line_program(const Command& group, const char* name,
                       std::string (*adopt)(const std::vector<std::string>&,
                                            const adopt::AdoptOptions&)) {
   const auto options = std::make_shared<AdoptCommandOptions>();
-  const Command command = group.add_command(name, help);
-  add_literal(command, *options, "--literal");
-  command.add_option("words", options->files, "the words of the command, behind --");
-  command.footer("For example: fsdp adopt " + name + " -- " + example + "\n");
-  print_when_chosen(command, chosen, options, adopt);
+  const Command command = group.add_command(name);
+  command.add("@adopt", {{"--literal", &options->how.literal}, {"words", &options->files}});
+  add_program(command, adopt, options);
 }
 
 adopt::Variables environment() {
@@ -147,41 +121,31 @@ adopt::Variables environment() {
   return out;
 }
 
-void add_environment_command(const Command& group, ChosenCommand& chosen) {
-  const auto options = std::make_shared<AdoptCommandOptions>();
-  const Command command = group.add_command(
-      "env", "the environment, as a guide's env_vars.sh sets it: set -a; . env_vars.sh; set +a");
-  add_literal(command, *options, "--literal");
-  command.add_option("file", options->files, "none: a shell evaluates it before")
-      .check([](const std::string& file) {
-        return fmt::format("a shell evaluates such a file: (set -a; . {}; set +a; fsdp adopt env)",
-                           shell_word(file));
-      });
-  print_when_chosen(command, chosen, options, [](const auto&, const auto& how) {
-    return adopt::adopt_environment(environment(), how);
-  });
+std::string refused_file(const std::string& file) {
+  return fmt::format("a shell evaluates such a file: (set -a; . {}; set +a; fsdp adopt env)",
+                     shell_word(file));
 }
 
 }  // namespace
 
-void add_adopt_command(const Command& app, ChosenCommand& chosen) {
-  const Command group =
-      app.add_command("adopt", "prints another program's configuration as one for train");
+void add_adopt_command(const Command& app) {
+  const Command group = app.add_command("adopt");
   group.require_command();
-  add_file_command(group, chosen, "accelerate", "the file of accelerate config",
-                   adopt::adopt_accelerate);
-  add_file_command(group, chosen, "hf",
-                   "transformers' TrainingArguments or TRL's SFTConfig, as JSON or YAML",
-                   adopt::adopt_hugging_face);
-  add_file_command(group, chosen, "deepspeed", "DeepSpeed's JSON", adopt::adopt_deepspeed);
-  add_file_command(group, chosen, "axolotl", "axolotl's YAML", adopt::adopt_axolotl);
-  add_file_command(group, chosen, "llamafactory", "LLaMA-Factory's YAML",
-                   adopt::adopt_llama_factory);
-  add_line_command(group, chosen, "fairseq", "a command line of fairseq-train",
-                   "fairseq-train data-bin --lr 0.0001", adopt::adopt_fairseq);
-  add_line_command(group, chosen, "chess", "the flags of the chess guide's script",
-                   "--batch_size_per_device 4", adopt::adopt_chess);
-  add_environment_command(group, chosen);
+  add_file_program(group, "accelerate", adopt::adopt_accelerate);
+  add_file_program(group, "hf", adopt::adopt_hugging_face);
+  add_file_program(group, "deepspeed", adopt::adopt_deepspeed);
+  add_file_program(group, "axolotl", adopt::adopt_axolotl);
+  add_file_program(group, "llamafactory", adopt::adopt_llama_factory);
+  add_line_program(group, "fairseq", adopt::adopt_fairseq);
+  add_line_program(group, "chess", adopt::adopt_chess);
+  const auto options = std::make_shared<AdoptCommandOptions>();
+  const Command command = group.add_command("env");
+  command.add("@adopt", {{"--literal", &options->how.literal}});
+  command.add({{"file", &options->files, refused_file}});
+  add_program(
+      command,
+      [](const auto&, const auto& how) { return adopt::adopt_environment(environment(), how); },
+      options);
 }
 
 }  // namespace fsdp::tools

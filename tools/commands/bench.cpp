@@ -7,7 +7,8 @@
 #include <map>
 
 #include "core/io/json.h"
-#include "tools/bench/step_figures.h"
+#include "core/text/counted.h"
+#include "tools/bench/bench_step.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 
@@ -63,10 +64,9 @@ void print_places(const StepBench& bench) {
 void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const StepFigures f = figures_of(bench, options.step);
-  fmt::print("{} {}, {} x {} tokens{}, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
-             options.dtype, options.step.batch, options.step.length, micro_steps_text(options.step),
-             rank.world.size(), rank.world.size() == 1 ? "" : "s", rank.threads,
-             rank.threads == 1 ? "" : "s", rank.world.size() == 1 ? "" : ", " + options.strategy,
+  fmt::print("{} {}, {} x {} tokens{}, {}{}: {} steps\n", options.preset, options.dtype,
+             options.step.batch, options.step.length, micro_steps_text(options.step),
+             ranks_text(rank), rank.world.size() == 1 ? "" : ", " + options.strategy,
              bench.step_ms.size());
   const auto row = [](const char* name, double step, const SpeedOfLight& light, double percent) {
     fmt::print(
@@ -159,7 +159,8 @@ comm::Offload offload_named(const std::string& name) {
                        [&](comm::Offload offload) { return choice_name(offload) == name; });
 }
 
-int run_bench_step(StepCommandOptions options, RankContext& rank) {
+int run_bench_step(const StepCommandOptions& given, RankContext& rank) {
+  StepCommandOptions options = given;
   print_backend_note(rank);
   resolve(options, rank);
   options.step.traced_steps = options.kernels ? 3 : 0;
@@ -185,27 +186,17 @@ std::vector<std::string> offload_names() {
   return names;
 }
 
-void add_bench_step(const Command& bench, ChosenCommand& chosen) {
+void add_bench_step(const Command& bench) {
   const auto options = std::make_shared<StepCommandOptions>();
-  const Command command = bench.add_command("step", "a training step on random tokens");
+  const Command command = bench.add_command("step");
   add_bench_options(command, *options);
-  command.add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
-      .one_of(config::strategy_names());
-  command.add_option("--shard-size", options->step.fsdp.shard_size,
-                     "ranks of a shard group of a hybrid strategy");
-  command.add_option("--recompute", options->recompute, "of activations (default: none)")
-      .one_of({"none", "selective", "full", "offload"});
-  command
-      .add_option("--offload", options->offload,
-                  "what lies on the host, or its disk (default: none)")
-      .one_of(offload_names());
-  command.add_flag("--kernels", options->kernels, "where the time of one step goes");
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch,
-                    [&](RankContext& rank) { return run_bench_step(*options, rank); });
-    };
-  });
+  command.add(
+      {{.name = "--strategy", .target = &options->strategy, .one_of = config::strategy_names()},
+       {"--shard-size", &options->step.fsdp.shard_size},
+       {"--recompute", &options->recompute},
+       {.name = "--offload", .target = &options->offload, .one_of = offload_names()},
+       {"--kernels", &options->kernels}});
+  runs_on_ranks(command, options, run_bench_step);
 }
 
 }  // namespace
@@ -219,6 +210,10 @@ std::string micro_steps_text(const StepBenchOptions& step) {
   return n == 1 ? "" : fmt::format(" in {} micro-steps", n);
 }
 
+std::string ranks_text(const RankContext& rank) {
+  return counted(rank.world.size(), "rank") + " x " + counted(rank.threads, "thread");
+}
+
 void resolve(BenchOptions& options, RankContext& rank) {
   agree(rank.world, [&] {
     options.step.model = models::preset(options.preset);
@@ -229,37 +224,26 @@ void resolve(BenchOptions& options, RankContext& rank) {
 }
 
 void add_bench_options(const Command& command, BenchOptions& options) {
-  command.add_option("--preset", options.preset, "the model (default: gpt2-124m)");
-  command.add_option("--batch", options.step.batch, "sequences, over all ranks (default: 4)")
-      .from_to(int64_t{1}, int64_t{1} << 20);
-  command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
-      .from_to(int64_t{1}, int64_t{1} << 20);
-  command
-      .add_option("--accumulate", options.step.fsdp.micro_steps,
-                  "micro-steps that the sequences are dealt to (default: 1)")
-      .from_to(1, 1 << 20);
-  command.add_flag("--update-in-backward", options.step.fsdp.update_in_backward,
-                   "update units in backward, without clipping");
-  command.add_option("--dtype", options.dtype, "dtype to compute in (default: f32)")
-      .one_of({"f32", "bf16", "f16", "f64"});
-  command.add_option("--steps", options.step.steps, "steps that are timed (default: 10)")
-      .from_to(1, 100000);
-  command.add_option("--offload-folder", options.offload_folder,
-                     "where offload: nvme has its file (default: .)");
-  command.add_flag("--predict", options.step.predict,
-                   "also measure each call of the step by itself, and predict the step from them");
-  command.add_flag("--json", options.json, "print JSON, one line per row");
+  command.add("@bench", {{"--preset", &options.preset},
+                         {"--batch", &options.step.batch},
+                         {"--seq", &options.step.length},
+                         {"--accumulate", &options.step.fsdp.micro_steps},
+                         {"--update-in-backward", &options.step.fsdp.update_in_backward},
+                         {"--dtype", &options.dtype},
+                         {"--steps", &options.step.steps},
+                         {"--offload-folder", &options.offload_folder},
+                         {"--predict", &options.step.predict},
+                         {"--json", &options.json}});
   add_launch_options(command, options.launch);
 }
 
-void add_bench_command(const Command& app, ChosenCommand& chosen) {
-  const Command bench = app.add_command("bench", "measures speed and memory on this machine");
+void add_bench_command(const Command& app) {
+  const Command bench = app.add_command("bench");
   bench.require_command();
-  add_bench_step(bench, chosen);
-  add_bench_init(bench, chosen);
-  add_bench_sharding(bench, chosen);
-  add_bench_kernels(bench, chosen);
-  add_bench_comm(bench, chosen);
+  for (AddCommand* const add : {&add_bench_step, &add_bench_init, &add_bench_sharding,
+                                &add_bench_kernels, &add_bench_comm}) {
+    add(bench);
+  }
 }
 
 }  // namespace fsdp::tools

@@ -21,13 +21,12 @@ struct BenchOptions {
 void add_bench_options(const Command& command, BenchOptions& options);
 Json json_of(const PlacePeaks& peaks);                       // {"device": bytes, ...}
 std::string micro_steps_text(const StepBenchOptions& step);  // " in 4 micro-steps", "" of one
+std::string ranks_text(const RankContext& rank);             // "2 ranks x 4 threads"
 // Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
 void resolve(BenchOptions& options, RankContext& rank);
 
-void add_bench_init(const Command& bench, ChosenCommand& chosen);
-void add_bench_sharding(const Command& bench, ChosenCommand& chosen);
-void add_bench_kernels(const Command& bench, ChosenCommand& chosen);
-void add_bench_comm(const Command& bench, ChosenCommand& chosen);
+// Below `bench`.
+AddCommand add_bench_init, add_bench_sharding, add_bench_kernels, add_bench_comm;
 
 inline double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 

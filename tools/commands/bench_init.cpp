@@ -27,13 +27,12 @@ void print_text(const InitCommandOptions& options, const RankContext& rank,
   const double whole = static_cast<double>(bench.parameters) *
                        static_cast<double>(size_of(accumulation_dtype(options.bench.dtype)));
   fmt::print(
-      "{}, {} parameters, {} on {} rank{} x {} thread{}, masters in {}\n"
+      "{}, {} parameters, {} on {}, masters in {}\n"
       "set-up         {:>10.3f} s\n"
       "initial values {:>10.3f} s, {:.1f} million a second on each rank\n"
       "peak memory    {:>10.0f} MiB of a rank; the whole model has {:.0f} MiB\n"
       "hash           {}\n",
-      options.preset, bench.parameters, options.strategy, rank.world.size(),
-      rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
+      options.preset, bench.parameters, options.strategy, ranks_text(rank),
       name_of(accumulation_dtype(options.bench.dtype)), bench.set_up_s, bench.values_s,
       static_cast<double>(bench.parameters) / rank.world.size() / bench.values_s * 1e-6,
       mib(bench.peak_bytes), whole / (1 << 20), hex(bench.hash));
@@ -50,7 +49,8 @@ void print_json(const InitCommandOptions& options, const RankContext& rank,
   fmt::print("{}\n", line.dump());
 }
 
-int run_bench_init(InitCommandOptions options, RankContext& rank) {
+int run_bench_init(const InitCommandOptions& given, RankContext& rank) {
+  InitCommandOptions options = given;
   print_backend_note(rank);
   agree(rank.world, [&] {
     options.bench.model = models::preset(options.preset);
@@ -67,25 +67,16 @@ int run_bench_init(InitCommandOptions options, RankContext& rank) {
 
 }  // namespace
 
-void add_bench_init(const Command& bench, ChosenCommand& chosen) {
+void add_bench_init(const Command& bench) {
   const auto options = std::make_shared<InitCommandOptions>();
-  const Command command = bench.add_command(
-      "init", "initial values of a sharded model: time, memory, and one hash on any ranks");
-  command.add_option("--preset", options->preset, "the model (default: pythia-1b)");
-  command.add_option("--dtype", options->dtype, "dtype to compute in (default: f32)")
-      .one_of({"f32", "bf16", "f16", "f64"});
-  command.add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
-      .one_of({"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"});
-  command.add_option("--seed", options->seed, "of the values (default: 0)")
-      .from_to(int64_t{0}, int64_t{1} << 62);
-  command.add_flag("--json", options->json, "print JSON");
+  const Command command = bench.add_command("init");
+  command.add({{"--preset", &options->preset},
+               {"--dtype", &options->dtype},
+               {"--strategy", &options->strategy},
+               {"--seed", &options->seed},
+               {"--json", &options->json}});
   add_launch_options(command, options->launch);
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch,
-                    [&](RankContext& rank) { return run_bench_init(*options, rank); });
-    };
-  });
+  runs_on_ranks(command, options, run_bench_init);
 }
 
 }  // namespace fsdp::tools

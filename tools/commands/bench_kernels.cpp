@@ -32,7 +32,7 @@ void print(const KernelsOptions& options, const KernelReport& report) {
   std::fflush(stdout);
 }
 
-// 1: a kernel has become slower. Beside JSON and CSV the comparison goes to stderr.
+// 1: a kernel has become slower. The comparison goes to stderr where stdout has JSON or CSV.
 int compare(const KernelsOptions& options, const KernelReport& report) {
   const BaselineComparison comparison = compare_with_baseline(options.baseline, report);
   std::fputs(format_comparison(comparison, options.tolerance).c_str(),
@@ -65,51 +65,26 @@ int run_bench_kernels(KernelsOptions options, RankContext& rank) {
 
 }  // namespace
 
-void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
+void add_bench_kernels(const Command& bench) {
   const auto options = std::make_shared<KernelsOptions>();
-  const Command command = bench.add_command(
-      "kernels",
-      "every kernel by itself, forward and backward: time, bytes, FLOPs, and how much of a copy's "
-      "and a large product's rate it reaches; each call uses different memory from the one before");
-  command
-      .add_option("--model", options->extents.model,
-                  "whose sizes: a folder or a preset (default: gpt2-124m)")
-      .path();
-  command.add_option("--shape", options->extents.shape,
-                     "other sizes than the model's, such as hidden=1024,ffn=4096; also heads, "
-                     "kv_heads, head_dim, vocabulary, and elements of the optimizer's shard");
-  command.add_option("--batch", options->extents.batch, "sequences (default: 4)")
-      .from_to(int64_t{1}, int64_t{1} << 20);
-  command.add_option("--seq", options->extents.length, "tokens of a sequence (default: 64)")
-      .from_to(int64_t{2}, int64_t{1} << 20);
-  command.add_option("--dtype", options->dtype, "dtype to compute in (default: f32)")
-      .one_of({"f32", "bf16", "f16", "f64"});
-  command.add_option("--filter", options->filter, "only kernels whose name has this in it");
-  command
-      .add_option("--seconds", options->seconds,
-                  "approximate seconds per kernel (default: 0.2); at least seven calls, or as few "
-                  "as two if seven would take more than five times as long")
-      .from_to(0.001, 1000.0);
-  const Option baseline = command.add_option(
-      "--baseline", options->baseline,
-      "an earlier run's JSON: status 1 when a kernel's fastest call has become slower");
-  command
-      .add_option("--tolerance", options->tolerance,
-                  "slowdown in percent that is tolerated (default: 10)")
-      .check(not_below_zero)
-      .needs(baseline);
-  const Option json = command.add_flag("--json", options->json, "print JSON");
-  command.add_flag("--csv", options->csv, "print CSV").excludes(json);
-  command.add_option("--save", options->save, "also write JSON there, as --baseline reads it")
-      .path()
-      .check(not_empty);
+  const Command command = bench.add_command("kernels");
+  command.add({{"--model", &options->extents.model},
+               {"--shape", &options->extents.shape},
+               {"--batch", &options->extents.batch},
+               {"--seq", &options->extents.length},
+               {"--dtype", &options->dtype},
+               {"--filter", &options->filter},
+               {"--seconds", &options->seconds},
+               {"--baseline", &options->baseline},
+               {"--tolerance", &options->tolerance},
+               {"--json", &options->json},
+               {"--csv", &options->csv},
+               {"--save", &options->save}});
   add_listed_flags(command, {FlagOf::kComputing, FlagOf::kKernels}, options->launch);
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      check_one_process("bench kernels");
-      return launch(options->launch,
-                    [&](RankContext& rank) { return run_bench_kernels(*options, rank); });
-    };
+  command.when_chosen([options] {
+    check_one_process("bench kernels");
+    return launch(options->launch,
+                  [&](RankContext& rank) { return run_bench_kernels(*options, rank); });
   });
 }
 

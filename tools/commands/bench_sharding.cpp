@@ -34,10 +34,9 @@ bool shows_places(const ShardingOptions& options) {
 }
 
 void print_head(const ShardingOptions& options, const RankContext& rank) {
-  fmt::print("{} {}, {} x {} tokens{}, {} rank{} x {} thread{}: fastest of {} steps\n",
-             options.preset, options.dtype, options.step.batch, options.step.length,
-             micro_steps_text(options.step), rank.world.size(), rank.world.size() == 1 ? "" : "s",
-             rank.threads, rank.threads == 1 ? "" : "s", options.step.steps);
+  fmt::print("{} {}, {} x {} tokens{}, {}: fastest of {} steps\n", options.preset, options.dtype,
+             options.step.batch, options.step.length, micro_steps_text(options.step),
+             ranks_text(rank), options.step.steps);
   if (shows_places(options)) {
     fmt::print("{:<20}{:>10}{:>11}{:>14}",
                options.vary == "memory" ? "recompute, offload" : "offload", "ms", "predicted",
@@ -95,7 +94,8 @@ void print_setting(const ShardingSetting& setting, const ShardingOptions& option
              mib(activations));
 }
 
-int run_bench_sharding(ShardingOptions options, RankContext& rank) {
+int run_bench_sharding(const ShardingOptions& given, RankContext& rank) {
+  ShardingOptions options = given;
   print_backend_note(rank);
   resolve(options, rank);
   options.step.traced_steps = 1;
@@ -114,21 +114,12 @@ int run_bench_sharding(ShardingOptions options, RankContext& rank) {
 
 }  // namespace
 
-void add_bench_sharding(const Command& bench, ChosenCommand& chosen) {
+void add_bench_sharding(const Command& bench) {
   const auto options = std::make_shared<ShardingOptions>();
-  const Command command = bench.add_command("sharding",
-                                            "a training step under every strategy, schedule, kind "
-                                            "of recompute or offload, or order of sums, in turns; "
-                                            "tokens/s are those of the fastest step");
+  const Command command = bench.add_command("sharding");
   add_bench_options(command, *options);
-  command.add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
-      .one_of({"strategy", "schedule", "recompute", "order", "offload", "memory"});
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch,
-                    [&](RankContext& rank) { return run_bench_sharding(*options, rank); });
-    };
-  });
+  command.add({{"--vary", &options->vary}});
+  runs_on_ranks(command, options, run_bench_sharding);
 }
 
 }  // namespace fsdp::tools

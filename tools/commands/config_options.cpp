@@ -1,29 +1,27 @@
 // Contract: tools/commands/config_options.h.
 #include "tools/commands/config_options.h"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/error.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
+#include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 
 void add_config_options(const Command& command, const std::vector<FlagOf>& which,
                         ConfigOptions& options) {
-  command.add_option("--config", options.config, "YAML file; absent: defaults and --set")
-      .readable()
-      .check(not_empty);
-  command.add_option("--data", options.data, "files to train on: short for --set data.train=[...]")
-      .readable();
-  command
-      .add_option("--model", options.models,
-                  "a folder or a preset: short for --set model.path= or model.preset=")
-      .repeatable()
-      .path()
-      .check(not_empty);
-  command.add_option("--set", options.overrides, "set keys, overriding the file: train.lr=1e-4");
+  command.add("@config", {{"--config", &options.config},
+                          {"--data", &options.data},
+                          {"--model", &options.models},
+                          {"--set", &options.overrides}});
   add_listed_flags(command, which, options.flags);
 }
 
@@ -32,15 +30,59 @@ std::vector<config::Override> overrides_of(const ConfigOptions& options) {
   for (const std::string& model : options.models) {
     all.emplace_back(model_override(model), "--model " + model);
   }
-  // As a list of quoted texts, which is JSON and YAML: a name may hold commas and brackets.
-  if (!options.data.empty()) {
-    all.emplace_back("data.train=" + Json(options.data).dump(),
-                     fmt::format("--data {}", fmt::join(options.data, " ")));
-  }
+  add_override("data.train", "--data", options.data, all);
   for (const KeyFlag& flag : options.flags) {
     for (config::Override& each : overrides_of(flag)) all.push_back(std::move(each));
   }
   return all;
+}
+
+config::TrainConfig read_for_prediction(const ConfigOptions& options, config::ModelSection* asked) {
+  config::TrainConfig config = config::read_config(options.config, overrides_of(options));
+  resolve_paths(config, options.config);
+  for (const std::string& note : config.notes) print_note(note);
+  if (asked) *asked = config.model;
+  for (const std::string& note : take_published_sizes(config)) print_note(note);
+  return config;
+}
+
+void add_data_key_options(const Command& command, const std::string& files, DataKeys& keys) {
+  command.add("@data keys", {{.name = "--config", .target = &keys.config, .shown = files},
+                             {"--set", &keys.overrides}});
+}
+
+// As a list of quoted texts, which is JSON and YAML: a name may hold commas and brackets.
+void add_override(const std::string& key, const std::string& flag,
+                  const std::vector<std::string>& files, std::vector<config::Override>& all) {
+  if (files.empty()) return;
+  all.emplace_back(key + "=" + Json(files).dump(),
+                   fmt::format("{} {}", flag, fmt::join(files, " ")));
+}
+
+void add_override(const std::string& key, const std::string& flag, const std::string& text,
+                  std::vector<config::Override>& all) {
+  if (!text.empty()) all.emplace_back(key + "=" + text, flag + " " + text);
+}
+
+config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<config::Override>& more,
+                                   const std::function<void(const std::string&)>& note) {
+  constexpr std::array kUnused = {"data.shuffle", "data.shuffle_rule", "data.set_epoch",
+                                  "data.last_batch", "data.prefetch"};
+  for (const std::string& text : keys.overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    FSDP_CHECK(key.starts_with("data.") || key == "train.seed",
+               "--set {}: expected a key of data, or train.seed", text);
+    FSDP_CHECK(std::find(kUnused.begin(), kUnused.end(), key) == kUnused.end(),
+               "--set {}: {} has no effect here, where data is read once and in order", text, key);
+  }
+  std::vector<config::Override> all(keys.overrides.begin(), keys.overrides.end());
+  all.insert(all.end(), more.begin(), more.end());
+  config::TrainConfig config = config::read_config(keys.config, all);
+  for (const std::string& text : config.notes) note(text);
+  const std::optional<data::PadSide> side = config.data.pad;
+  for (const std::string& text : resolve_paths(config, keys.config)) note(text);
+  config.data.pad = side;  // where it is open, TrainData asks the tokenizer that it gets
+  return config;
 }
 
 }  // namespace fsdp::tools

@@ -15,7 +15,7 @@
 namespace fsdp::tools {
 namespace {
 
-// Of both commands.
+// Both commands have these options.
 struct ConvertOptions {
   LaunchOptions launch;
   ConversionOptions conversion;
@@ -55,7 +55,7 @@ ConversionSummary convert_or_stop(const ConversionOptions& options, RankContext&
   }
 }
 
-int convert(const ConversionOptions& options, RankContext& rank) {
+int print_conversion(const ConversionOptions& options, RankContext& rank) {
   const ConversionSummary done = convert_or_stop(options, rank);
   if (rank.world.rank() != 0) return 0;
   for (const std::string& warning : done.warnings) std::printf("note: %s\n", warning.c_str());
@@ -65,15 +65,29 @@ int convert(const ConversionOptions& options, RankContext& rank) {
   return 0;
 }
 
+ConversionOptions conversion_of(const ConvertOptions& options) {
+  ConversionOptions out = options.conversion;
+  out.from = options.from;
+  out.to = options.to;
+  if (!options.dtype.empty()) out.dtype = parse_dtype(options.dtype);
+  out.max_file_bytes = parse_byte_size(options.max_file_size, "file size");
+  return out;
+}
+
+int convert(const ConvertOptions& options, RankContext& rank) {
+  return print_conversion(conversion_of(options), rank);
+}
+
 int merge(const ConvertOptions& options, RankContext& rank) {
-  ConversionOptions conversion = options.conversion;
+  ConversionOptions conversion = conversion_of(options);
   agree(rank.world, [&] {
     const ModelSource source = find_model(options.from, options.base);
-    FSDP_CHECK(!source.adapter.empty(), "{}: no adapter: there is nothing to merge", options.from);
+    FSDP_CHECK(!source.adapter.empty(), "{}: the folder holds no adapter, so nothing can be merged",
+               options.from);
     conversion.from = source.folder;
     conversion.adapter = source.adapter;
   });
-  return convert(conversion, rank);
+  return print_conversion(conversion, rank);
 }
 
 std::string wrong_file_size(const std::string& text) {
@@ -85,79 +99,33 @@ std::string wrong_file_size(const std::string& text) {
   }
 }
 
-// What is written, and by whom.
-void add_output_options(const Command& command, ConvertOptions& options) {
-  command.add_option("to", options.to, "the new folder").required().path().check(not_empty);
-  command
-      .add_option("--dtype", options.dtype,
-                  "dtype of the new tensors (default: each keeps its own)")
-      .one_of({"f64", "f32", "bf16", "f16"});
-  const Option size =
-      command
-          .add_option("--max-shard-size", options.max_file_size,
-                      "largest size of one weights file: 5GB (default), 300MB, 2GiB")
-          .check(wrong_file_size);
-  command
-      .add_option("--shards", options.conversion.shards,
-                  "write a sharded checkpoint for N ranks; any number of ranks can read it")
-      .from_to(1, 1 << 16)
-      .excludes(size);
-  options.launch.backend = "cpu";  // bytes are moved, nothing is computed on a GPU
-  add_rank_options(command, options.launch);
-}
-
-void finish(ConvertOptions& options) {
-  options.conversion.from = options.from;
-  options.conversion.to = options.to;
-  if (!options.dtype.empty()) options.conversion.dtype = parse_dtype(options.dtype);
-  options.conversion.max_file_bytes = parse_byte_size(options.max_file_size, "file size");
+// The commands differ in what is read.
+void add_conversion(const Command& command, const std::vector<Bound>& read,
+                    const std::shared_ptr<ConvertOptions>& options,
+                    int (*run)(const ConvertOptions&, RankContext&)) {
+  command.add(read);
+  command.add("@conversion", {{"to", &options->to},
+                              {"--dtype", &options->dtype},
+                              {"--max-shard-size", &options->max_file_size, wrong_file_size},
+                              {"--shards", &options->conversion.shards}});
+  options->launch.backend = "cpu";  // bytes are moved, nothing is computed on a GPU
+  add_rank_options(command, options->launch);
+  runs_on_ranks(command, options, run);
 }
 
 }  // namespace
 
-void add_convert_command(const Command& app, ChosenCommand& chosen) {
+void add_convert_command(const Command& app) {
   const auto options = std::make_shared<ConvertOptions>();
-  const Command command = app.add_command(
-      "convert", "rewrites a model folder: dtype, size of files, Hugging Face's form or shards");
-  command
-      .add_option("from", options->from,
-                  "a Hugging Face folder, a sharded model, or a checkpoint of a run")
-      .required()
-      .path();
-  command
-      .add_option("--strip-prefix", options->conversion.stripped,
-                  "a part of the tensors' names that the new names do not have, at the beginning "
-                  "or behind a dot: module., _orig_mod.; repeatable")
-      .one_value_each()
-      .check(not_empty);
-  add_output_options(command, *options);
-  command.when_chosen([&chosen, options] {
-    finish(*options);
-    chosen = [options] {
-      return launch(options->launch,
-                    [&](RankContext& rank) { return convert(options->conversion, rank); });
-    };
-  });
+  add_conversion(app.add_command("convert"),
+                 {{"from", &options->from}, {"--strip-prefix", &options->conversion.stripped}},
+                 options, convert);
 }
 
-void add_merge_command(const Command& app, ChosenCommand& chosen) {
+void add_merge_command(const Command& app) {
   const auto options = std::make_shared<ConvertOptions>();
-  const Command command =
-      app.add_command("merge", "adds a LoRA adapter to its model, and writes it as convert does");
-  command.add_option("adapter", options->from, "adapter_config.json, adapter_model.safetensors")
-      .required()
-      .path();
-  command
-      .add_option("--base", options->base,
-                  "the folder of the base model (default: the one the adapter names)")
-      .path();
-  add_output_options(command, *options);
-  command.when_chosen([&chosen, options] {
-    finish(*options);
-    chosen = [options] {
-      return launch(options->launch, [&](RankContext& rank) { return merge(*options, rank); });
-    };
-  });
+  add_conversion(app.add_command("merge"),
+                 {{"adapter", &options->from}, {"--base", &options->base}}, options, merge);
 }
 
 }  // namespace fsdp::tools

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "tools/commands/commands.h"
-#include "tools/doctor/table.h"
 #include "tools/launch/launch.h"
 #include "tools/report/source_commit.h"
 
@@ -47,31 +46,20 @@ std::string why_not_expected(const std::string& text) {
 
 }  // namespace
 
-void add_doctor_command(const Command& app, ChosenCommand& chosen) {
+void add_doctor_command(const Command& app) {
   const auto options = std::make_shared<DoctorCommandOptions>();
   options->launch.backend = "cpu";  // GPUs are looked at, none is taken
-  const Command command = app.add_command(
-      "doctor", "looks at the hosts of a job: what is wrong, and the line that mends it");
-  command
-      .add_option("--folder", options->folder,
-                  "that the hosts share (default: the working directory)")
-      .path()
-      .check(not_empty);
-  command
-      .add_option("--expect", options->expect,
-                  "what must be there, gpus=8,hosts=2: some of " + doctor::expectation_names())
-      .check(why_not_expected);
-  command.add_option("--limit", options->limit_s, "seconds that one look may take (default: 30)")
-      .from_to(int64_t{1}, int64_t{100});
-  command.add_flag("--json", options->json, "print JSON");
+  const Command command = app.add_command("doctor");
+  command.add({{"--folder", &options->folder},
+               {.name = "--expect",
+                .target = &options->expect,
+                .refusal = why_not_expected,
+                .shown = doctor::expectation_names()},
+               {"--limit", &options->limit_s},
+               {"--json", &options->json}});
   add_rank_options(command, options->launch);
-  command.add_option("--interface", options->launch.interface,
-                     "network cards of MPI, as launch.interface of train");
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch, [&](RankContext& rank) { return run_doctor(*options, rank); });
-    };
-  });
+  command.add({{"--interface", &options->launch.interface}});
+  runs_on_ranks(command, options, run_doctor);
 }
 
 }  // namespace fsdp::tools

@@ -12,7 +12,7 @@
 #include "core/io/json.h"
 #include "core/text/numbers.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/data_keys.h"
+#include "tools/commands/config_options.h"
 #include "tools/evaluate/squad_evaluation.h"
 #include "tools/evaluate/text_evaluation.h"
 #include "tools/guides/squad_metrics.h"
@@ -128,42 +128,23 @@ void print_json(const SquadFigures& figures, const SquadEvaluationOptions& optio
                     {"new_tokens", options.tokens},
                     {"sequence_length", figures.length},
                     {"tokenizer", figures.tokenizer},
-                    {"dtype", options.dtype},
+                    {"dtype", options.model.dtype},
                     {"ranks", ranks},
                     {"seconds", figures.seconds}};
   fmt::print("{}\n", out.dump({.indent = 2}));
-}
-
-template <typename Options>
-void add_model(const ModelOptions& model, Options& options) {
-  options.folder = model.folder;
-  options.base = model.base;
-  options.tokenizer = model.tokenizer;
-  options.dtype = model.dtype;
-  options.strategy = model.strategy;
 }
 
 // With keys of data: as a run that has them evaluates data.validation.
 config::TrainConfig config_of(const EvalOptions& options, bool speaks) {
   const TextEvaluationOptions& text = options.text;
   std::vector<config::Override> more;
-  if (!text.files.empty()) {
-    more.emplace_back("data.validation=" + Json(text.files).dump(),
-                      fmt::format("--data {}", fmt::join(text.files, " ")));
-  }
-  if (text.length > 0) {
-    more.emplace_back(fmt::format("data.sequence_length={}", text.length),
-                      fmt::format("--sequence-length {}", text.length));
-  }
-  if (!text.cache.empty()) {
-    more.emplace_back("data.cache_dir=" + text.cache, "--cache-dir " + text.cache);
-  }
-  config::TrainConfig config = read_data_keys(
-      options.keys, more,
-      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"},
-      [&](const std::string& note) {
-        if (speaks) print_note(note);
-      });
+  add_override("data.validation", "--data", text.files, more);
+  add_override("data.sequence_length", "--sequence-length",
+               text.length > 0 ? std::to_string(text.length) : "", more);
+  add_override("data.cache_dir", "--cache-dir", text.cache, more);
+  config::TrainConfig config = read_data_keys(options.keys, more, [&](const std::string& note) {
+    if (speaks) print_note(note);
+  });
   FSDP_CHECK(!config.data.validation.empty(),
              "--data: expected files, or --config with data.validation");
   const auto typed = [&](const char* key) {
@@ -188,17 +169,16 @@ config::TrainConfig config_of(const EvalOptions& options, bool speaks) {
 
 int run_text(const EvalOptions& options, RankContext& rank) {
   TextEvaluationOptions text = options.text;
-  add_model(options.model, text);
+  text.model = options.model;
   text.batch = options.batch > 0 ? options.batch : kBatch;
   if (options.keys.given()) {
     agree(rank.world, [&] {
       text.config = config_of(options, rank.world.rank() == 0);
       std::string& tokenizer = text.config->data.tokenizer;
-      if (!text.tokenizer.empty() || tokenizer.empty()) {
-        tokenizer = text.tokenizer.empty() ? find_model(text.folder, text.base).default_tokenizer()
-                                           : text.tokenizer;
-      }
-      text.tokenizer = tokenizer;
+      ModelOptions& model = text.model;
+      if (!model.tokenizer.empty()) tokenizer = model.tokenizer;
+      if (tokenizer.empty()) tokenizer = find_model(model.folder, model.base).default_tokenizer();
+      model.tokenizer = tokenizer;
     });
   }
   ProgressLine line(rank.under_launcher);
@@ -211,7 +191,7 @@ int run_text(const EvalOptions& options, RankContext& rank) {
   const TextFigures figures = evaluate_text(text, rank, {.note = print_note, .progress = progress});
   if (rank.world.rank() != 0) return 0;
   if (options.json) {
-    print_json(figures, text.dtype, rank.world.size());
+    print_json(figures, text.model.dtype, rank.world.size());
   } else {
     print_text(figures);
   }
@@ -220,7 +200,7 @@ int run_text(const EvalOptions& options, RankContext& rank) {
 
 int run_squad(const EvalOptions& options, RankContext& rank) {
   SquadEvaluationOptions squad = options.squad;
-  add_model(options.model, squad);
+  squad.model = options.model;
   squad.metrics = {&kOfficialSquad, &kKaustSquad};
   squad.files = options.text.files;
   squad.length = options.text.length;
@@ -246,81 +226,27 @@ int run_eval(const EvalOptions& options, RankContext& rank) {
   return options.task.empty() ? run_text(options, rank) : run_squad(options, rank);
 }
 
-// What only texts have, and what only tasks have.
-void add_kind_options(const Command& command, EvalOptions& options) {
-  const Option task =
-      command
-          .add_option("--task", options.task,
-                      "squad: answer the questions of SQuAD v1.1 files, or of "
-                      "the hub's rows, exact match and F1 (default: the loss of a text)")
-          .one_of({"squad"});
-  const DataKeyOptions keys = add_data_key_options(command, "data.validation", options.keys);
-  keys.config.excludes(task);
-  keys.set.excludes(task);
-  command
-      .add_option("--field", options.text.field,
-                  "field of a JSON row that holds the text (default: text); with --config or "
-                  "--set it is data.field")
-      .excludes(task)
-      .excludes(keys.config)
-      .excludes(keys.set);
-  command.add_option("--cache-dir", options.text.cache, "for the tokens (default: .cache/tokens)")
-      .path()
-      .excludes(task);
-  command
-      .add_option("--stride", options.text.stride,
-                  "tokens from one sequence to the next; if fewer than the sequence length, "
-                  "sequences overlap, and each predicted token after the first sequence has at "
-                  "least the overlap before it (default: equal)")
-      .from_to(int64_t{1}, int64_t{1} << 40)
-      .excludes(task)
-      .excludes(keys.config)
-      .excludes(keys.set);
-  command.add_option("--limit", options.squad.limit, "the first questions only (default: all)")
-      .from_to(int64_t{1}, int64_t{1} << 40)
-      .needs(task);
-  command.add_option("--tokens", options.squad.tokens, "of an answer, at most (default: 50)")
-      .from_to(int64_t{1}, int64_t{1} << 40)
-      .needs(task);
-  command
-      .add_option("--predictions", options.squad.predictions,
-                  "a file for the answers, as the official evaluation of SQuAD takes it")
-      .path()
-      .check(not_empty)
-      .needs(task);
-}
-
 }  // namespace
 
-void add_eval_command(const Command& app, ChosenCommand& chosen) {
+void add_eval_command(const Command& app) {
   const auto options = std::make_shared<EvalOptions>();
-  const Command command =
-      app.add_command("eval", "loss, perplexity and bits per byte of a model on a text; or a task");
+  const Command command = app.add_command("eval");
   add_model_options(command, options->model);
-  command
-      .add_option("--data", options->text.files,
-                  "text, rows of JSON or of a table, or the task's files; several are one; with "
-                  "--config or --set it is data.validation")
-      .readable();
-  add_kind_options(command, *options);
-  command
-      .add_option(
-          "--sequence-length", options->text.length,
-          "tokens that the model sees at once (default: its positions, for a text at most " +
-              std::to_string(kLongestByDefault) + ")")
-      .from_to(int64_t{2}, int64_t{1} << 40);
-  command
-      .add_option("--batch", options->batch,
-                  "sequences or questions at a time, over all ranks (default: 8, or that of "
-                  "--config)")
-      .from_to(int64_t{1}, int64_t{1} << 20);
-  command.add_flag("--json", options->json, "print the figures as JSON, in full precision");
+  command.add({{"--data", &options->text.files}, {"--task", &options->task}});
+  add_data_key_options(command, "data.validation", options->keys);
+  command.add({{"--field", &options->text.field},
+               {"--cache-dir", &options->text.cache},
+               {"--stride", &options->text.stride},
+               {"--limit", &options->squad.limit},
+               {"--tokens", &options->squad.tokens},
+               {"--predictions", &options->squad.predictions},
+               {.name = "--sequence-length",
+                .target = &options->text.length,
+                .shown = std::to_string(kLongestByDefault)},
+               {"--batch", &options->batch},
+               {"--json", &options->json}});
   add_launch_options(command, options->launch);
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch, [&](RankContext& rank) { return run_eval(*options, rank); });
-    };
-  });
+  runs_on_ranks(command, options, run_eval);
 }
 
 }  // namespace fsdp::tools

@@ -43,7 +43,7 @@ int explain(const ExplainOptions& options, const config::TrainConfig& config, Ca
   return 0;
 }
 
-int explain(const ExplainOptions& options) {
+int explain_command(const ExplainOptions& options) {
   check_one_process("explain");
   const std::string& file = options.config.config;
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
@@ -62,41 +62,18 @@ int explain(const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain_command(const Command& app, ChosenCommand& chosen) {
+void add_explain_command(const Command& app) {
   const auto options = std::make_shared<ExplainOptions>();
-  const Command command =
-      app.add_command("explain", "prints the units, bytes and schedule of a configuration");
+  const Command command = app.add_command("explain");
   add_config_options(command, {FlagOf::kConfigured}, options->config);
-  command.add_option("--world", options->world, "number of ranks to explain it for [8]")
-      .from_to(1, 1 << 20);
-  command
-      .add_option("--layout", options->layout, "also print PyTorch's number of elements per rank")
-      .one_of({"fsdp1", "fsdp2"});
-  command
-      .add_option("--gpu", options->gpu,
-                  "the ranks are on it (RTX 4090), or on one of so much memory (48GiB): memory and "
-                  "times [as runtime.backend]")
-      .check(wrong_machine);
-  command
-      .add_option("--percentile", options->percentile,
-                  "of the collectives' times, where a machine has measured ones: 95 is seldom too "
-                  "fast [50]")
-      .from_to(5, 95);
-  command
-      .add_option("--rates", options->rates,
-                  "machine, as of --gpu, or file with what calls take and how fast links are, for "
-                  "the predicted times [the machine of --gpu, or A100-80]")
-      .path()
-      .check(not_empty);
-  command.add_flag("--measure", options->measure,
-                   "measure on this machine what the calls take that have no row in the file of "
-                   "--rates, for half a minute at most; without a file also the machine itself");
-  command
-      .add_option("--save-rates", options->save_rates,
-                  "write the rates there, with what was measured")
-      .path()
-      .check(not_empty);
-  command.when_chosen([&chosen, options] { chosen = [options] { return explain(*options); }; });
+  command.add({{"--world", &options->world},
+               {"--layout", &options->layout},
+               {"--gpu", &options->gpu, wrong_machine},
+               {"--percentile", &options->percentile},
+               {"--rates", &options->rates},
+               {"--measure", &options->measure},
+               {"--save-rates", &options->save_rates}});
+  command.runs(options, explain_command);
 }
 
 }  // namespace fsdp::tools

@@ -132,13 +132,12 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     for (const std::string& note : plan.notes) print_note(note);
   }
   if (speaks && plan.longest > plan.seen) {
-    fmt::print(stderr,
-               "fsdp: the text may grow to {} tokens: the model sees the last {} tokens only, and "
-               "from there on every token takes a pass over all of them\n",
-               plan.longest, plan.seen);
+    print_note(fmt::format(
+        "the text may grow to {} tokens, but the model sees only the last {}: from there "
+        "on every token takes a pass over all of them",
+        plan.longest, plan.seen));
   }
-  const PlacedOptions placed = options_for_use(plan.model, plan.seen, options.model.strategy,
-                                               parse_dtype(options.model.dtype), rank);
+  const PlacedOptions placed = options_for_use(plan.model, plan.seen, options.model, rank);
   check_fits(
       rank, placed,
       use_of_generation(plan.options, plan.prompts.ids, options.batch, plan.model.vocabulary));
@@ -171,68 +170,30 @@ std::string not_an_id(const std::string& text) {
              : fmt::format("expected token ids such as 1,2,3, got \"{}\"", text);
 }
 
-void add_what_to_continue(const Command& command, GenerateOptions& options) {
-  const Option text = command.add_option("--prompt", options.prompt, "the text to continue");
-  const Option ids = command.add_option("--ids", options.ids, "the prompt as token ids: 1,2,3")
-                         .delimiter(',')
-                         .check(not_an_id)
-                         .excludes(text);
-  const Option file =
-      command
-          .add_option(
-              "--prompts", options.prompts_file,
-              "a file of prompts: one a line or, in a file of JSON or of a table, rows with "
-              "text or ids")
-          .readable()
-          .excludes(text)
-          .excludes(ids);
-  command.add_option("--batch", options.batch, "prompts at a time, over all ranks (default: 16)")
-      .from_to(int64_t{1}, int64_t{1} << 20)
-      .needs(file);
-}
-
-void add_how_to_choose(const Command& command, GenerateOptions& options) {
-  GenerationOptions& generation = options.generation;
-  models::SamplingOptions& sampling = generation.sampling;
-  command.add_option("--tokens", generation.tokens, "maximum number of new tokens (default: 64)")
-      .from_to(int64_t{1}, int64_t{1} << 40);
-  const Option temperature =
-      command.add_option("--temperature", sampling.temperature, "0: greedy (default)")
-          .check(not_below_zero);
-  command.add_option("--top-k", sampling.top_k, "draw from the k likeliest (default: from all)")
-      .from_to(int64_t{0}, int64_t{1} << 40);
-  command.add_option("--top-p", sampling.top_p,
-                     "draw from the likeliest that together have this probability (default: 1)");
-  command.add_option("--seed", sampling.seed, "seed of the random numbers (default: 0)")
-      .from_to(int64_t{0}, INT64_MAX)
-      .needs(temperature);
-  command
-      .add_option("--stop-ids", generation.stop,
-                  "tokens that end a text: 1,2,3; besides the folder's end-of-text")
-      .delimiter(',')
-      .check(not_an_id);
-  command.add_flag("--ignore-end", options.ignore_end, "do not stop at end-of-text");
-}
-
 }  // namespace
 
-void add_generate_command(const Command& app, ChosenCommand& chosen) {
+void add_generate_command(const Command& app) {
   const auto options = std::make_shared<GenerateOptions>();
-  const Command command = app.add_command("generate", "continues prompts with a trained model");
+  GenerationOptions& generation = options->generation;
+  models::SamplingOptions& sampling = generation.sampling;
+  const Command command = app.add_command("generate");
   add_model_options(command, options->model);
-  add_what_to_continue(command, *options);
-  add_how_to_choose(command, *options);
-  command.add_flag("--no-cache", options->no_cache,
-                   "compute the whole text for every token, instead of keeping keys and values");
-  command.add_flag("--stats", options->stats, "print tokens per second to stderr");
-  command.add_flag("--json", options->json, "print token ids and text as JSON");
+  command.add({{"--prompt", &options->prompt},
+               {"--ids", &options->ids, not_an_id},
+               {"--prompts", &options->prompts_file},
+               {"--batch", &options->batch},
+               {"--tokens", &generation.tokens},
+               {"--temperature", &sampling.temperature},
+               {"--top-k", &sampling.top_k},
+               {"--top-p", &sampling.top_p},
+               {"--seed", &sampling.seed},
+               {"--stop-ids", &generation.stop, not_an_id},
+               {"--ignore-end", &options->ignore_end},
+               {"--no-cache", &options->no_cache},
+               {"--stats", &options->stats},
+               {"--json", &options->json}});
   add_launch_options(command, options->launch);
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch,
-                    [&](RankContext& rank) { return run_generate(*options, rank); });
-    };
-  });
+  runs_on_ranks(command, options, run_generate);
 }
 
 }  // namespace fsdp::tools

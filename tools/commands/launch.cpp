@@ -1,13 +1,11 @@
 // fsdp launch: starts the ranks of another command of this program, and keeps them running.
-// Read next: tools/jobs/parent.h. Not here: a job that waits in a queue (launch_slurm.cpp).
+// Read next: tools/jobs/parent.h. Not here: a job that waits in a queue (launch_files.cpp).
 #include "tools/launch/launch.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "tools/commands/commands.h"
-#include "tools/commands/launch_batch.h"
-#include "tools/commands/launch_slurm.h"
 #include "tools/jobs/parent.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/openmp_variables.h"
@@ -57,45 +55,27 @@ int start_job(const LaunchCommandOptions& options) {
 
 }  // namespace
 
-void add_launch_command(const Command& app, ChosenCommand& chosen) {
-  const Command group = app.add_command("launch", "starts the ranks of a command, also again");
+void add_launch_command(const Command& app) {
+  const Command group = app.add_command("launch");
   group.require_command();
-  const auto add = [&](const char* name, const char* help, Launcher launcher) {
+  const auto add = [&](const char* name, Launcher launcher) {
     const auto options = std::make_shared<LaunchCommandOptions>();
     options->job.launcher = launcher;
-    const Command command = group.add_command(name, help);
-    const Option ranks = command.add_option("-n,--ranks", options->job.ranks, "how many ranks");
-    ranks.from_to(1, 65536);
-    if (launcher == Launcher::kMpirun) {
-      command.add_option(
-          "--hosts", options->hosts,
-          "where the ranks run: a:4,b:4, or a hostfile; -n is then the sum unless it is "
-          "given");
-    } else {
-      ranks.required();
-    }
-    command
-        .add_option("--restart", options->restarts,
-                    "how often train is started again where it was, after a crash (default: 0)")
-        .from_to(int64_t{0}, int64_t{1'000'000});
-    command
-        .add_option("--pause", options->pause,
-                    "the longest pause before train is started again, in seconds (default: 60)")
-        .from_to(int64_t{0}, int64_t{86'400});
-    command
-        .add_option("--patience", options->patience,
-                    "how long a storage or a host that does not answer is waited for, in seconds "
-                    "(default: 1800)")
-        .from_to(int64_t{0}, int64_t{30} * 86'400);
-    command.add_flag("--print", options->print, "prints the command that starts the ranks");
-    command.add_option("command", options->job.arguments, "train ..., behind --").required();
-    command.when_chosen([&chosen, options] { chosen = [options] { return start_job(*options); }; });
+    const Command command = group.add_command(name);
+    command.add({{"-n,--ranks", &options->job.ranks}});
+    if (launcher == Launcher::kMpirun) command.add({{"--hosts", &options->hosts}});
+    command.add("@launch", {{"--restart", &options->restarts},
+                            {"--pause", &options->pause},
+                            {"--patience", &options->patience},
+                            {"--print", &options->print},
+                            {"command", &options->job.arguments}});
+    command.runs(options, start_job);
   };
-  add("local", "ranks as threads of one process", Launcher::kLocal);
-  add("mpirun", "ranks as processes, of this host or of --hosts", Launcher::kMpirun);
-  add("srun", "ranks as processes, inside a job of Slurm", Launcher::kSrun);
-  add_launch_slurm(group, chosen);
-  add_launch_batch(group, chosen);
+  add("local", Launcher::kLocal);
+  add("mpirun", Launcher::kMpirun);
+  add("srun", Launcher::kSrun);
+  add_launch_slurm(group);
+  add_launch_batch(group);
 }
 
 }  // namespace fsdp::tools

@@ -23,7 +23,7 @@ bool among(const Which& which, const OptionField& option) {
 
 void add_flag(const Command& command, const std::string& name, bool& value, const char* help,
               const OptionField&) {
-  command.add_flag(name, value, help);
+  command.add({name, &value}, {{"help", help}});
 }
 void add_flag(const Command& command, const std::string& name, int64_t& value, const char* help,
               const OptionField& option) {
@@ -31,13 +31,15 @@ void add_flag(const Command& command, const std::string& name, int64_t& value, c
     return std::isinf(at) ? none : static_cast<int64_t>(at);
   };
   using Integer = std::numeric_limits<int64_t>;
-  command.add_option(name, value, help)
-      .from_to(end(option.range.least, Integer::min()), end(option.range.most, Integer::max()));
+  const Json range = Json::array({Json(end(option.range.least, Integer::min())),
+                                  Json(end(option.range.most, Integer::max()))});
+  command.add({name, &value}, {{"help", help}, {"range", range}});
 }
 void add_flag(const Command& command, const std::string& name, std::string& value, const char* help,
               const OptionField& option) {
-  const Option added = command.add_option(name, value, help);
-  if (!option.values.empty()) added.one_of({option.values.begin(), option.values.end()});
+  command.add(
+      {.name = name, .target = &value, .one_of = {option.values.begin(), option.values.end()}},
+      {{"help", help}});
 }
 
 // Flags that set members.
@@ -81,11 +83,9 @@ void add_listed_flags(const Command& command, const Which& which, std::deque<Key
     const bool is_switch = option.value.as<bool>() != nullptr;
     KeyFlag& flag = flags.emplace_back(KeyFlag{.key = option.key, .is_switch = is_switch});
     const std::string text = fmt::format("{}: short for --set {}=", option.help, flag.key);
-    if (flag.is_switch) {
-      command.add_flag(flag_name(flag.key), flag.values, text + "true");
-    } else {
-      command.add_option(flag_name(flag.key), flag.values, text).repeatable().check(not_empty);
-    }
+    command.add({flag_name(flag.key), &flag.values},
+                {{"help", text + (is_switch ? "true" : "")},
+                 {"is", is_switch ? "switch" : "repeatable filled"}});
   }
 }
 

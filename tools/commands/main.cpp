@@ -4,7 +4,6 @@
 #include <exception>
 
 #include "tools/commands/command_line.h"
-#include "tools/launch/bus_error.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 

@@ -11,9 +11,6 @@
 #include "tools/predict/formulas/formula.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"
-#include "tools/train/data_paths.h"
-#include "tools/train/model_shape.h"
-#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -40,7 +37,7 @@ std::string help_of_formulas() {
 
 int print_formula(const MemoryOptions& options) {
   FSDP_CHECK(options.config.config.empty() && overrides_of(options.config).empty(),
-             "--formula: a formula has numbers of its own (--number), no configuration");
+             "--formula: a formula takes numbers (--number), not a configuration");
   const FormulaResult result = evaluate_formula(options.formula, options.numbers);
   std::printf("%s\n", options.json ? formula_json(result).c_str() : format_formula(result).c_str());
   return 0;
@@ -52,7 +49,7 @@ std::string rates_of(const MemoryOptions& options) {
   return options.rates.empty() && options.gpu == kCpu ? kCpu : options.rates;
 }
 
-// What a rank may take: said on the command line, else by the configuration.
+// The memory that a rank may take: the command line says it, else the configuration.
 std::optional<DeviceMemory> device_of(const MemoryOptions& options,
                                       const config::TrainConfig& config) {
   const std::string& limit = config.runtime.memory_limit;
@@ -76,11 +73,7 @@ std::optional<DeviceMemory> device_of(const MemoryOptions& options,
 
 int print_view(const MemoryOptions& options) {
   check_one_process("memory");
-  const std::string& file = options.config.config;
-  config::TrainConfig config = config::read_config(file, overrides_of(options.config));
-  resolve_paths(config, file);
-  for (const std::string& note : config.notes) print_note(note);
-  for (const std::string& note : take_published_sizes(config)) print_note(note);
+  const config::TrainConfig config = read_for_prediction(options.config);
   const MemoryView view = view_memory(
       config,
       {.ranks = options.world,
@@ -101,47 +94,21 @@ std::string wrong_size(const std::string& text) {
 
 }  // namespace
 
-void add_memory_command(const Command& app, ChosenCommand& chosen) {
+void add_memory_command(const Command& app) {
   const auto options = std::make_shared<MemoryOptions>();
-  const Command command = app.add_command(
-      "memory", "prints the memory of a configuration, and what would change it; or a formula");
+  const Command command = app.add_command("memory");
   add_config_options(command, {FlagOf::kConfigured}, options->config);
-  const Option world =
-      command.add_option("--world", options->world, "number of ranks [8]").from_to(1, 1 << 20);
-  const Option device =
-      command.add_option("--device-gib", options->device_gib, "says whether a rank fits in so much")
-          .from_to(0.001, 1e6);
-  const Option gpu = command
-                         .add_option("--gpu", options->gpu,
-                                     "says whether a rank fits on it (RTX 4090), or on one of so "
-                                     "much memory (48GiB)")
-                         .check(wrong_machine)
-                         .excludes(device);
-  const Option fit = command
-                         .add_option("--fit", options->fit,
-                                     "says whether a rank fits in so much (80GiB), and the "
-                                     "cheapest change with which it does")
-                         .check(wrong_size);
-  const Option rates =
-      command
-          .add_option("--rates", options->rates,
-                      "machine or file of rates, for the times [the machine of --gpu, or A100-80]")
-          .path()
-          .check(not_empty);
-  const Option formula =
-      command.add_option("--formula", options->formula, "a published formula instead");
-  for (const Option& other : {world, device, gpu, fit, rates}) formula.excludes(other);
-  command
-      .add_option("--number", options->numbers,
-                  "SYMBOL=NUMBER, in place of the published example's; as often as needed")
-      .one_value_each()
-      .needs(formula);
-  command.add_flag("--json", options->json, "print JSON");
+  command.add({{"--world", &options->world},
+               {"--device-gib", &options->device_gib},
+               {"--gpu", &options->gpu, wrong_machine},
+               {"--fit", &options->fit, wrong_size},
+               {"--rates", &options->rates},
+               {"--formula", &options->formula},
+               {"--number", &options->numbers},
+               {"--json", &options->json}});
   command.footer(help_of_formulas());
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return options->formula.empty() ? print_view(*options) : print_formula(*options);
-    };
+  command.when_chosen([options] {
+    return options->formula.empty() ? print_view(*options) : print_formula(*options);
   });
 }
 

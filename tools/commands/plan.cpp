@@ -15,13 +15,11 @@
 #include "tools/launch/launch.h"
 #include "tools/plan/plan_defaults.h"
 #include "tools/plan/plan_report.h"
-#include "tools/plan/scaling_plot.h"
 #include "tools/plan/validation.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_view.h"
 #include "tools/predict/rates_file.h"
 #include "tools/train/config_to_session.h"
-#include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
@@ -65,7 +63,7 @@ int print_validation(const PlanOptions& options) {
                                            {"leave-one-size", Fit::kLeaveOneSize},
                                            {"leave-one-set", Fit::kLeaveOneSet}};
   FSDP_CHECK(options.config.config.empty() && overrides_of(options.config).empty(),
-             "--validate: the rows say what is predicted; a configuration means nothing beside it");
+             "--validate: the rows say what is predicted, so a configuration has no effect");
   const std::vector<PublishedRow> rows = read_published_rows(options.validate);
   const Validation validation = [&] {
     const ProgressLine line("predictions");
@@ -96,12 +94,7 @@ bool has_percentiles(const Rates& rates) {
 // Without defaults for a plan. `asked`: which model the configuration names, for a run of it.
 PlanQuestion question_of(const PlanOptions& options, config::ModelSection& asked) {
   PlanQuestion question = options.question;
-  const std::string& file = options.config.config;
-  question.config = config::read_config(file, overrides_of(options.config));
-  resolve_paths(question.config, file);
-  for (const std::string& note : question.config.notes) print_note(note);
-  asked = question.config.model;
-  for (const std::string& note : take_published_sizes(question.config)) print_note(note);
+  question.config = read_for_prediction(options.config, &asked);
   question.gpu = machine_named(options.gpu);
   question.rates =
       call_rates({.rates = options.rates.empty() ? options.gpu : options.rates})->rates();
@@ -180,109 +173,34 @@ std::string wrong_nodes(const std::string& text) {
              : "expected numbers of nodes from 1 to 99999, got " + text;
 }
 
-// Those that mean nothing beside --validate.
-std::vector<Option> add_question(const Command& command, PlanOptions& options) {
-  return {
-      command
-          .add_option("--gpu", options.gpu,
-                      "the machine: its memory, and its times (48GiB: the memory, beside --rates)")
-          .check(wrong_machine),
-      command.add_option("--nodes", options.nodes, "numbers of nodes: 1,2,4 [1]")
-          .delimiter(',')
-          .check(wrong_nodes),
-      command.add_option("--gpus-per-node", options.gpus_per_node, "[as the machine: 8]")
-          .from_to(1, 1024),
-      command
-          .add_option("--rates", options.rates,
-                      "machine or file of rates, for the times [the machine of --gpu]")
-          .path()
-          .check(not_empty),
-      command
-          .add_option("--percentile", options.question.percentile,
-                      "of the collectives' times, where a machine has measured ones: 95 is seldom "
-                      "too fast [50]")
-          .from_to(5.0, 95.0),
-      command
-          .add_option("--safety", options.safety_percent,
-                      "percent that must stay free of the memory that CUDA and NCCL leave [5]")
-          .from_to(0.0, 90.0),
-      command.add_option("--svg", options.svg, "write a picture of how the job scales there")
-          .path()
-          .check(not_empty),
-      command.add_option("--save", options.save, "write the configuration of the first job there")
-          .path()
-          .check(not_empty)};
-}
-
-std::vector<Option> add_costs(const Command& command, PlanOptions& options) {
-  PlanQuestion& question = options.question;
-  const Option tokens =
-      command.add_option("--tokens", question.tokens, "to train on, 15e12: days and GPU hours")
-          .from_to(1.0, 1e18);
-  command.add_option("--price-per-gpu-hour", question.price_per_gpu_hour, "in your money: the cost")
-      .from_to(0.0001, 1e6)
-      .needs(tokens);
-  const Option failures =
-      command
-          .add_option("--failures-per-gpu-day", question.failures_per_gpu_day,
-                      "0.0001: one failure a day of 10,000 GPUs; the time that is lost, and how "
-                      "often to save [0]")
-          .from_to(0.0, 1000.0);
-  command
-      .add_option("--checkpoint-s", options.checkpoint_s,
-                  "seconds of a checkpoint [as the nodes' disks write it]")
-      .from_to(0.001, 1e6)
-      .needs(failures);
-  command
-      .add_option("--restart-s", question.restart_s,
-                  "seconds until a job works again after a failure [300]")
-      .from_to(0.0, 1e6)
-      .needs(failures);
-  return {tokens, failures};
-}
-
 }  // namespace
 
-void add_plan_command(const Command& app, ChosenCommand& chosen) {
+void add_plan_command(const Command& app) {
   const auto options = std::make_shared<PlanOptions>();
-  const Command command = app.add_command(
-      "plan", "step time, memory and cost of a job on machines that are not there yet");
+  PlanQuestion& question = options->question;
+  const Command command = app.add_command("plan");
   add_config_options(command, {FlagOf::kConfigured}, options->config);
-  std::vector<Option> of_plans = add_question(command, *options);
-  for (const Option& each : add_costs(command, *options)) of_plans.push_back(each);
-  const Option search = command.add_flag(
-      "--search", options->search,
-      "try strategies, shard sizes, rows a pass, recompute, offload and prefetch on all --nodes; "
-      "what --set says stays");
-  command.add_option("--top", options->top, "jobs of a search to print [10]")
-      .from_to(1, 1000)
-      .needs(search);
-  command
-      .add_option("--best", options->best,
-                  "cheapest (by GPU hours), or fastest: what a search looks for [cheapest]")
-      .one_of({"cheapest", "fastest"})
-      .needs(search);
-  const Option validate =
-      command
-          .add_option("--validate", options->validate,
-                      "instead: published steps, a CSV file or a folder of some, beside what is "
-                      "predicted for them (tools/plan/README.md)")
-          .path()
-          .check(not_empty)
-          .excludes(search);
-  for (const Option& each : of_plans) validate.excludes(each);
-  command
-      .add_option(
-          "--fit", options->fit,
-          "constants of --validate: none (the machines' files), or fitted on the set's other "
-          "model sizes, or on other sets [none]")
-      .one_of({"none", "leave-one-size", "leave-one-set"})
-      .needs(validate);
-  command.add_flag("--json", options->json, "print JSON");
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return options->validate.empty() ? print_plan(*options) : print_validation(*options);
-    };
+  command.add({{"--gpu", &options->gpu, wrong_machine},
+               {"--nodes", &options->nodes, wrong_nodes},
+               {"--gpus-per-node", &options->gpus_per_node},
+               {"--rates", &options->rates},
+               {"--percentile", &question.percentile},
+               {"--safety", &options->safety_percent},
+               {"--svg", &options->svg},
+               {"--save", &options->save},
+               {"--tokens", &question.tokens},
+               {"--price-per-gpu-hour", &question.price_per_gpu_hour},
+               {"--failures-per-gpu-day", &question.failures_per_gpu_day},
+               {"--checkpoint-s", &options->checkpoint_s},
+               {"--restart-s", &question.restart_s},
+               {"--search", &options->search},
+               {"--top", &options->top},
+               {"--best", &options->best},
+               {"--validate", &options->validate},
+               {"--fit", &options->fit},
+               {"--json", &options->json}});
+  command.when_chosen([options] {
+    return options->validate.empty() ? print_plan(*options) : print_validation(*options);
   });
 }
 

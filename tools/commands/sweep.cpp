@@ -3,6 +3,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,7 +34,7 @@ Launcher launcher_of(const std::string& with) {
   return with == "srun" ? Launcher::kSrun : Launcher::kLocal;
 }
 
-// What makes the table again in the folder `out`.
+// The command that makes the table again in the folder `out`.
 std::string command_text(const SweepCommandOptions& options, const std::filesystem::path& out) {
   std::vector<std::string> words = {"fsdp", "sweep", options.recipe};
   for (const std::string& text : options.set) words.insert(words.end(), {"--set", text});
@@ -44,11 +45,7 @@ std::string command_text(const SweepCommandOptions& options, const std::filesyst
 }
 
 std::string usual_folder(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  char text[32] = "";
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", ::localtime_r(&now, &parts));
-  return fmt::format("runs/sweep-{}-{}", name, text);
+  return fmt::format("runs/sweep-{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
 }
 
 void check_hosts(const SweepOptions& sweep, const std::vector<SweepCase>& cases) {
@@ -93,41 +90,17 @@ int run(const SweepCommandOptions& options) {
 
 }  // namespace
 
-void add_sweep_command(const Command& app, ChosenCommand& chosen) {
+void add_sweep_command(const Command& app) {
   const auto options = std::make_shared<SweepCommandOptions>();
-  const Command command =
-      app.add_command("sweep", "several training runs, one after the other, and their table");
-  command
-      .add_option("recipe", options->recipe,
-                  "YAML: which runs, or a configuration of train (tools/sweep/README.md)")
-      .required()
-      .readable()
-      .check(not_empty);
-  command.add_option("--set", options->set,
-                     "keys on top: train.lr=1e-4; with commas a run for each value: "
-                     "train.lr=1e-4,3e-4 ranks=1,2");
-  command
-      .add_option("--out", options->out,
-                  "folder of the runs and the table; the same again: goes on there (default: "
-                  "runs/sweep-NAME-TIME)")
-      .path()
-      .check(not_empty);
-  const Option with = command
-                          .add_option("--with", options->with,
-                                      "what starts the ranks: local (default: threads), mpirun, "
-                                      "srun")
-                          .one_of({"local", "mpirun", "srun"});
-  command.add_option("--hosts", options->hosts, "where mpirun starts them: a:4,b:4").needs(with);
-  const Option dry_run = command.add_flag(
-      "--dry-run", options->dry_run,
-      "prints the cases with the memory and time that they would take; runs nothing");
-  command
-      .add_option("--rates", options->rates,
-                  "machine or file of rates for the predicted times, as of fsdp explain [A100-80]")
-      .path()
-      .check(not_empty)
-      .needs(dry_run);
-  command.when_chosen([&chosen, options] { chosen = [options] { return run(*options); }; });
+  const Command command = app.add_command("sweep");
+  command.add({{"recipe", &options->recipe},
+               {"--set", &options->set},
+               {"--out", &options->out},
+               {"--with", &options->with},
+               {"--hosts", &options->hosts},
+               {"--dry-run", &options->dry_run},
+               {"--rates", &options->rates}});
+  command.runs(options, run);
 }
 
 }  // namespace fsdp::tools

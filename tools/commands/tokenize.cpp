@@ -14,7 +14,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/data_keys.h"
+#include "tools/commands/config_options.h"
 #include "tools/data/tokenizer/encoding_speed.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/data/tokenizer/tokenizer_check.h"
@@ -113,18 +113,10 @@ void print_speeds(const std::string& tokenizer, const std::string& file, const J
 // One epoch of the training data of a run, a sequence a line, in the order of the files.
 void print_sequences(const TokenizeOptions& options, comm::Communicator& world) {
   std::vector<config::Override> more;
-  if (!options.data.empty()) {
-    more.emplace_back("data.train=" + Json(options.data).dump(),
-                      fmt::format("--data {}", fmt::join(options.data, " ")));
-  }
-  if (!options.tokenizer.empty()) {
-    more.emplace_back("data.tokenizer=" + options.tokenizer, "--tokenizer " + options.tokenizer);
-  }
-  config::TrainConfig config = read_data_keys(
-      options.keys, more,
-      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"},
-      print_note);
-  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic: there is no text to tokenize");
+  add_override("data.train", "--data", options.data, more);
+  add_override("data.tokenizer", "--tokenizer", options.tokenizer, more);
+  config::TrainConfig config = read_data_keys(options.keys, more, print_note);
+  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic data has no text to tokenize");
   config.data.shuffle = false;
   config.data.shuffle_rule = data::ShuffleRule::kFeistel;
   config.train.batch = 1;
@@ -197,63 +189,22 @@ int run_tokenize(const TokenizeOptions& options) {
 
 }  // namespace
 
-void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
+void add_tokenize_command(const Command& app) {
   const auto options = std::make_shared<TokenizeOptions>();
-  const Command command = app.add_command("tokenize", "text to token ids and back");
-  const Option text =
-      command.add_option("text", options->texts, "texts; none and no --file: standard input");
-  command
-      .add_option("--tokenizer", options->tokenizer, "bytes, a tokenizer.json or a folder with one")
-      .path();
-  const Option file =
-      command.add_option("--file", options->files, "a file, encoded as one text; repeatable")
-          .readable()
-          .one_value_each();
-  const Option decode = command.add_flag("--decode", options->decode, "ids to text");
-  const Option pieces =
-      command.add_flag("--pieces", options->pieces, "print each id with its text").excludes(decode);
-  const Option no_special = command.add_flag(
-      "--no-special", options->omit_special,
-      "without the tokens that begin and end a text; with --decode: leave them out");
-  const Option speed =
-      command
-          .add_flag("--speed", options->speed,
-                    "print how fast the files are encoded, without tokens that begin and end them")
-          .needs(file)
-          .excludes(text)
-          .excludes(decode)
-          .excludes(pieces)
-          .excludes(no_special);
-  command
-      .add_option("--compare", options->compare,
-                  "a file of other programs' speeds: print the ratios to those of the same text")
-      .path()
-      .needs(speed);
-  const Option verified =
-      command
-          .add_option("--verify", options->vectors,
-                      "compare with a file of another implementation's results; repeatable")
-          .path()
-          .one_value_each();
-  for (const Option& other : {text, file, decode, pieces, no_special, speed}) {
-    verified.excludes(other);
-  }
-  const Option data =
-      command
-          .add_option(
-              "--data", options->data,
-              "print the sequences that fsdp train makes of these files, a line of JSON each")
-          .readable();
-  const DataKeyOptions keys = add_data_key_options(command, "data.train", options->keys);
-  for (const Option& rows : {data, keys.config, keys.set}) {
-    for (const Option& other : {text, file, decode, no_special, speed, verified}) {
-      rows.excludes(other);
-    }
-  }
-  command.add_option("--limit", options->limit, "with --data, --config or --set: sequences")
-      .from_to(int64_t{1}, int64_t{1} << 40);
-  command.when_chosen(
-      [&chosen, options] { chosen = [options] { return run_tokenize(*options); }; });
+  const Command command = app.add_command("tokenize");
+  command.add({{"text", &options->texts},
+               {"--tokenizer", &options->tokenizer},
+               {"--file", &options->files},
+               {"--decode", &options->decode},
+               {"--pieces", &options->pieces},
+               {"--no-special", &options->omit_special},
+               {"--speed", &options->speed},
+               {"--compare", &options->compare},
+               {"--verify", &options->vectors},
+               {"--data", &options->data}});
+  add_data_key_options(command, "data.train", options->keys);
+  command.add({{"--limit", &options->limit}});
+  command.runs(options, run_tokenize);
 }
 
 }  // namespace fsdp::tools

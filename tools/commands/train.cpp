@@ -58,25 +58,22 @@ int train_on_ranks(TrainOptions options) {
   ResumePlan plan;
   std::string mistake;
   Cause cause = Cause::kPerson;
-  const auto variable = [](const char* name) { return std::getenv(name); };
-  const bool restarted = launcher_environment(variable).restarts > 0;
+  const StartsBefore before = starts_before();
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.run.overrides.push_back(each.text);
     request = {.from = options.run.resume,
                .with_changes = options.run.resume_with_changes,
                .from_scratch = options.run.restart_from_scratch,
-               .restarted = restarted,
                .config_file = options.given.config,
                .overrides = overrides,
-               .known_step = starts_before().durable_step,
-               .requeued = starts_before().by_slurm};
+               .before = before};
     plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
     cause = cause_of(error);
   }
-  // What a folder shows to the first rank counts: others may know of its new entries late.
+  // The first rank's view of a folder counts: other ranks may see its new entries late.
   const bool auto_resume = request.from == "auto";
   if (auto_resume && !mistake.empty()) plan.config = configuration_of(request);
   options.run.config_file = options.given.config;
@@ -99,41 +96,32 @@ int train_on_ranks(TrainOptions options) {
           agree(world, [&] {
             if (!mistake.empty() && (of_first || !auto_resume))
               throw AgreedError(mistake, status::kFailed, cause);
-            // What only the number of ranks makes a mistake.
+            // Some configurations are a mistake for this number of ranks alone.
             if (!plan.finished) config::step_shape(plan.config, world.size());
           });
           check_same_config(world, plan.config);
         },
-        restarted);
+        before.count() > 0);
   };
   return launch(how, {.body = run, .first = check});
 }
 
 }  // namespace
 
-void add_train_command(const Command& app, ChosenCommand& chosen) {
+void add_train_command(const Command& app) {
   const auto options = std::make_shared<TrainOptions>();
-  const Command command = app.add_command("train", "trains a model on text");
+  const Command command = app.add_command("train");
   add_rank_options(command, options->launch);
   add_config_options(command,
                      {FlagOf::kConfigured, FlagOf::kTrain, FlagOf::kComputing, FlagOf::kCollectives,
                       FlagOf::kTransport, FlagOf::kKernels},
                      options->given);
-  command
-      .add_option("--resume", options->run.resume,
-                  "goes on from a run directory or one checkpoint, with its configuration; "
-                  "auto: from runtime.run_dir, or starts there")
-      .path()
-      .check(not_empty);
-  command.add_flag("--resume-with-changes", options->run.resume_with_changes,
-                   "also where the configuration makes it another computation");
-  command.add_flag("--restart-from-scratch", options->run.restart_from_scratch,
-                   "with --resume auto: also where the checkpoints of the run cannot be read");
+  command.add({{"--resume", &options->run.resume},
+               {"--resume-with-changes", &options->run.resume_with_changes},
+               {"--restart-from-scratch", &options->run.restart_from_scratch}});
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
-  command.when_chosen([&chosen, options] {
-    chosen = [options] { return status_without_log(train_on_ranks(*options)); };
-  });
+  command.when_chosen([options] { return status_without_log(train_on_ranks(*options)); });
 }
 
 }  // namespace fsdp::tools

@@ -118,36 +118,19 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
 
 }  // namespace
 
-void add_verify_command(const Command& app, ChosenCommand& chosen) {
+void add_verify_command(const Command& app) {
   const auto options = std::make_shared<VerifyOptions>();
-  const Command command =
-      app.add_command("verify", "compares this program with a folder of reference results");
-  command.add_option("folder", options->folder, "config.json, model.safetensors, reference.*")
-      .required()
-      .path();
-  command
-      .add_option("--dtype", options->dtype, "of the computation (default: the folder's, or f32)")
-      .one_of({"f64", "f32", "bf16", "f16"});
-  const Option strategy =
-      command
-          .add_option("--strategy", options->strategy, "how to shard (default: as the folder says)")
-          .one_of(config::strategy_names());
-  command
-      .add_option("--shard-size", options->shard_size,
-                  "ranks of a shard group of a hybrid strategy")
-      .needs(strategy);
-  command.add_flag("--trajectory", options->trajectory, "also repeat the folder's training run");
-  command
-      .add_option("--tolerance", options->tolerance,
-                  "one limit for all quantities (but GPT-2's key biases, which are noise)")
-      .check(not_below_zero);
-  command.add_flag("--json", options->json, "print JSON");
+  const Command command = app.add_command("verify");
+  command.add(
+      {{"folder", &options->folder},
+       {"--dtype", &options->dtype},
+       {.name = "--strategy", .target = &options->strategy, .one_of = config::strategy_names()},
+       {"--shard-size", &options->shard_size},
+       {"--trajectory", &options->trajectory},
+       {"--tolerance", &options->tolerance},
+       {"--json", &options->json}});
   add_launch_options(command, options->launch);
-  command.when_chosen([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch, [&](RankContext& rank) { return run_verify(*options, rank); });
-    };
-  });
+  runs_on_ranks(command, options, run_verify);
 }
 
 }  // namespace fsdp::tools

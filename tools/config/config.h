@@ -209,7 +209,7 @@ struct Interval {
   bool never() const { return steps == 0 && !epoch && seconds == 0; }
 };
 
-// What a run does at a gradient norm that is far above the usual: tools/train/spike_rule.h.
+// What a run does at a gradient norm that is far above the usual: tools/train/loop_rules.h.
 enum class SpikeAction : uint8_t { kStop, kSkip, kRollback };
 struct SpikeSection {
   double factor = 0;  // 0: no norm is a spike
@@ -371,8 +371,7 @@ struct Override {
 // a file names files beside it that are read first. A model that one of these layers names
 // (model.path, model.preset) takes the place of the sizes that layers below it give.
 // Each file, and each layer of overrides, is a layer. A key that cannot have an effect is an error.
-// Where another layer takes its effect away, the key has its default and there is a note
-// (effects.h).
+// Where another layer takes its effect away, the key has its default and there is a note.
 TrainConfig read_config(const std::filesystem::path& yaml_file,
                         const std::vector<Override>& overrides);
 TrainConfig parse_config(const std::string& yaml, const std::string& source,

@@ -1,6 +1,8 @@
 // The layers of a configuration: files that include others, and overrides, which count most. A
-// later layer takes the place of what a layer below it says, and may take its effect away
-// (effects.h). Contract: tools/config/config.h. One layer: config_reader.h.
+// later layer takes the place of what a layer below it says, and may take its effect away. A layer
+// is what was written together: a file, a file that it includes, the --set of one command, a key of
+// a sweep's grid. Contract: tools/config/config.h. One layer: config_reader.h. What a key needs to
+// have an effect: needs in *_fields.cpp.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -12,13 +14,73 @@
 #include "core/io/held_stream.h"
 #include "tools/config/config.h"
 #include "tools/config/config_reader.h"
-#include "tools/config/effects.h"
 #include "tools/config/guests.h"
 #include "tools/config/key_values.h"
 #include "tools/config/options.h"
 
 namespace fsdp::config {
 namespace {
+
+// ---------------------------------------------------------------------------- effects
+
+// A file's key has an effect where it has one by itself, or over the files below. What is typed on
+// top of them must have one at once. A key of a sweep is there for some of the sweep's runs.
+enum class LayerKind : uint8_t { kFile, kTyped, kSweep };
+
+class Effects {
+ public:
+  // A layer was read. `all`: with the layers below it. `alone`: the same keys over the defaults.
+  void add_layer(const TrainConfig& all, const TrainConfig& alone, LayerKind kind);
+  // What was read meanwhile has given keys their effect, or taken it away: `by` is a file, or what
+  // was typed.
+  void look(const TrainConfig& all, const std::string& by);
+
+  // Whether the key had an effect where it was written, or by a layer above.
+  bool had_effect(const std::string& key) const { return !never_.contains(key); }
+  // What took the effect away; "": a layer below the one of the key.
+  std::string lost_by(const std::string& key) const;
+
+ private:
+  std::set<std::string> never_;  // had an effect
+  std::map<std::string, std::string> lost_by_;
+};
+
+std::set<std::string> without_effect(const TrainConfig& config) {
+  std::set<std::string> keys;
+  for (const KeyWithoutEffect& each : keys_without_effect(config)) keys.insert(each.key);
+  return keys;
+}
+
+void Effects::add_layer(const TrainConfig& all, const TrainConfig& alone, LayerKind kind) {
+  const std::set<std::string> here = without_effect(all), by_itself = without_effect(alone);
+  for (const auto& [key, place] : alone.places) {
+    lost_by_.erase(key);
+    const bool lost = here.contains(key);
+    const bool had = !lost || kind == LayerKind::kSweep ||
+                     (kind == LayerKind::kFile && !by_itself.contains(key));
+    if (had) {
+      never_.erase(key);
+    } else {
+      never_.insert(key);
+    }
+    if (lost) lost_by_[key] = "";
+  }
+}
+
+void Effects::look(const TrainConfig& all, const std::string& by) {
+  const std::set<std::string> lost = without_effect(all);
+  const auto has_effect = [&](const auto& item) { return !lost.contains(item); };
+  std::erase_if(never_, has_effect);
+  std::erase_if(lost_by_, [&](const auto& item) { return has_effect(item.first); });
+  for (const std::string& key : lost) lost_by_.try_emplace(key, by);
+}
+
+std::string Effects::lost_by(const std::string& key) const {
+  const auto found = lost_by_.find(key);
+  return found == lost_by_.end() ? "" : found->second;
+}
+
+// ---------------------------------------------------------------------------- layers
 
 // The defaults by key, as the file has them.
 std::map<std::string, std::string> usual_values() {

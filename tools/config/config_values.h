@@ -46,7 +46,10 @@ EnumNames<E> own_names(const Values& values,
 }
 
 inline EnumNames<data::TextFormat> names_of(data::TextFormat) {
-  return own_names(data::kTextFormats);
+  EnumNames<data::TextFormat> out;
+  for (const data::FormatTraits& each : data::kTextFormats)
+    out.emplace_back(each.name, each.format);
+  return out;
 }
 inline EnumNames<data::BadRows> names_of(data::BadRows) {
   return {{"fail", data::BadRows::kFail}, {"skip", data::BadRows::kSkip}};

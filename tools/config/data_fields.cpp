@@ -30,10 +30,7 @@ bool has_rows_by_name(const DataSection& c) {
 // Help that names values of guests. It lives as long as a literal.
 struct GuestHelp {
   std::string tokens = guest_names<data::TokenFormat>(), labels = guest_names<GuestLabels>();
-  std::string format =
-      "auto: by the file's ending; jsonl: rows of JSON, one a line or in an array; csv, tsv: a "
-      "table with a header; text: whatever is in the file; alpaca: rows of instruction, input and "
-      "output; squad: the questions of a file of SQuAD v1.1, or of the hub's rows; ";
+  std::string format;
   std::string row_template =
       "how a row's fields become a text: alpaca, alpaca_short, squad, " +
       guest_names<data::NamedTemplate>() +
@@ -56,11 +53,18 @@ struct GuestHelp {
       "last sentence that fits; complete_doc: there and at an empty sentence; eos: at every "
       "sentence";
 
+  void add(std::string_view name, std::string_view about) {
+    const bool first = format.empty() || format.ends_with(", ");
+    format += fmt::format("{}{}{}{}", first ? "" : "; ", name, about.empty() ? ", " : ": ", about);
+  }
   GuestHelp() {
-    for (const auto* each : guests_of<data::TokenFormat>()) {
-      format += fmt::format("{}: {}; ", each->name, each->help);
+    for (const data::FormatTraits& own : data::kTextFormats) {
+      if (own.name.empty()) {
+        for (const auto* guest : guests_of<data::TokenFormat>()) add(guest->name, guest->help);
+      } else {
+        add(own.name, own.help);
+      }
     }
-    format += "synthetic: random tokens by train.seed, without files";
   }
 };
 const GuestHelp& help() {
@@ -203,8 +207,7 @@ void visit_sequences(Visitor& v, DataSection& c) {
 
 void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
   const Need may_have_rows = {has_rows_by_name(c), "on files of text"};
-  const bool of_format =
-      c.format == data::TextFormat::kAlpaca || c.format == data::TextFormat::kSquad;
+  const bool of_format = !data::traits_of(c.format).row_template.empty();
   v.field(
       "train", c.train,
       "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "

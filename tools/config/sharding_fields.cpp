@@ -14,7 +14,7 @@ bool gives_back(const comm::FsdpOptions& c) {
   const auto keeps = [&](comm::Strategy strategy, std::optional<bool> reshards) {
     const comm::FsdpOptions options = {.strategy = strategy, .reshard_after_forward = reshards};
     return comm::unit_policy(options, {.shards = kSeveral}, /*awaits_backward=*/true)
-        .keeps_parameters;
+        .keeps_parameters();
   };
   if (c.strategy == comm::Strategy::kNoShard) return false;
   return !keeps(c.strategy, c.reshard_after_forward) ||

@@ -1,6 +1,6 @@
 // A tokenizer may have tokens that its model's table has no row for, such as a "[PAD]" that was
 // added later. Texts without such a token are of use all the same. Not here: a batch, which is
-// looked at again (tools/engine/device_batch.h).
+// looked at again (tools/engine/session.h).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The rows that one rank gets at one step. They are a pure function of the step, so there is no
 // state to save, and a resumed run only has to ask for a later step. The global batch of a step
 // does not depend on the number of ranks. Not here: making the tokens (token_cache.h), copying them
-// to a device (tools/engine/device_batch.h).
+// to a device (tools/engine/session.h).
 #pragma once
 
 #include <cstdint>

@@ -84,7 +84,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
                     return prompt_of_row(parse_json_row(row, where), where);
                   }));
   } else {
-    const Table table(text, format == TextFormat::kCsv ? ',' : '\t', file.string());
+    const Table table(text, traits_of(format).separator, file.string());
     table.for_each_record(each([&](auto row, const auto& where) {
       return prompt_of_row(table.row_of(row, where), where);
     }));

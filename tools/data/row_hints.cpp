@@ -90,7 +90,7 @@ std::string hint_of_rows(std::string_view text, const std::string& file, TextFor
                          bool has_template) {
   const std::string_view begin = text.substr(0, 4096);
   const auto has = [&](std::string_view field) { return begin.find(field) != begin.npos; };
-  if (format == TextFormat::kCsv || format == TextFormat::kTsv) {
+  if (is_table(format)) {
     if (has_template) return "";
     const std::string_view header = begin.substr(0, begin.find_first_of("\r\n"));
     if (has("instruction") && has("output"))

@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "core/error.h"
-#include "tools/data/numpy_permutation.h"
+#include "tools/data/permutations.h"
 
 namespace fsdp::data {
 

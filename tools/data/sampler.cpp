@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "tools/data/torch_permutation.h"
+#include "tools/data/permutations.h"
 
 namespace fsdp::data {
 namespace {

@@ -12,26 +12,17 @@
 namespace fsdp::data {
 namespace {
 
-struct Ending {
-  std::string_view text;
-  TextFormat format;
-};
-constexpr std::array<Ending, 7> kEndings = {{{".jsonl", TextFormat::kJsonl},
-                                             {".json", TextFormat::kJsonl},
-                                             {".ndjson", TextFormat::kJsonl},
-                                             {".jsonlines", TextFormat::kJsonl},
-                                             {".csv", TextFormat::kCsv},
-                                             {".tsv", TextFormat::kTsv},
-                                             {".txt", TextFormat::kText}}};
-
-const Ending* ending_of(const std::filesystem::path& file) {
-  std::string text = file.extension().string();
-  std::transform(text.begin(), text.end(), text.begin(), [](char c) {
+// The format of files whose names end so; null: none is known.
+const FormatTraits* by_ending(const std::filesystem::path& file) {
+  std::string ending = file.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  const auto* found = std::find_if(kEndings.begin(), kEndings.end(),
-                                   [&](const Ending& known) { return known.text == text; });
-  return found == kEndings.end() ? nullptr : found;
+  const auto has = [&](const FormatTraits& known) {
+    return !ending.empty() && fmt::format("{} ", known.endings).find(ending + " ") != ending.npos;
+  };
+  const auto* found = std::find_if(kTextFormats.begin(), kTextFormats.end(), has);
+  return found == kTextFormats.end() ? nullptr : found;
 }
 
 // How much of a file is looked at for rows of JSON and for zero bytes.
@@ -52,29 +43,27 @@ bool begins_with_row(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(TextFormat format) {
-  constexpr std::string_view kNames[] = {"auto",   "text",  "jsonl", "csv",      "tsv",
-                                         "alpaca", "squad", "",      "synthetic"};
-  static_assert(std::size(kNames) == kTextFormats.size());
-  return kNames[static_cast<size_t>(format)];
-}
-
 TextFormat format_of(const std::filesystem::path& file, TextFormat format) {
   if (format != TextFormat::kAuto) return format;
-  const Ending* const known = ending_of(file);
+  const FormatTraits* const known = by_ending(file);
   return known ? known->format : TextFormat::kText;
 }
 
 std::string data_endings() {
-  std::string out;
-  for (const Ending& known : kEndings) {
-    const bool last = &known == &kEndings.back();
-    out += (out.empty() ? "" : last ? " or " : ", ") + std::string(known.text);
+  std::vector<std::string_view> all;
+  for (const FormatTraits& known : kTextFormats) {
+    for (std::string_view rest = known.endings; !rest.empty();) {
+      const size_t end = std::min(rest.find(' '), rest.size());
+      all.push_back(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
   }
-  return out;
+  const std::string_view last = all.back();
+  all.pop_back();
+  return fmt::format("{} or {}", fmt::join(all, ", "), last);
 }
 
-bool has_data_ending(const std::filesystem::path& file) { return ending_of(file) != nullptr; }
+bool has_data_ending(const std::filesystem::path& file) { return by_ending(file) != nullptr; }
 
 std::string other_kind(const MappedFile& file) {
   return fsdp::other_kind(file.text(), file.path(), Wanted::kText);

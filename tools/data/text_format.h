@@ -18,20 +18,50 @@ namespace fsdp::data {
 // kTokens: files of tokens, whose format has a name of its own (token_file.h).
 enum class TextFormat : uint8_t {
   kAuto,
-  kText,
   kJsonl,
   kCsv,
   kTsv,
+  kText,
   kAlpaca,
   kSquad,
   kTokens,
   kSynthetic
 };
+
+// What a format is. A further one: a value of the enum and its row here; a reader in
+// text_source.cpp, where its rows lie in a file as those of no other format do.
+struct FormatTraits {
+  TextFormat format;
+  std::string_view name;               // as a value of data.format
+  std::string_view help = "";          // "": that of the next format
+  std::string_view endings = "";       // ".jsonl .json": of its files' names
+  char separator = '\0';               // of the cells of a table
+  std::string_view row_template = "";  // by its name; "": a row's text is one field
+};
 inline constexpr std::array kTextFormats = {
-    TextFormat::kAuto,  TextFormat::kText,   TextFormat::kJsonl,
-    TextFormat::kCsv,   TextFormat::kTsv,    TextFormat::kAlpaca,
-    TextFormat::kSquad, TextFormat::kTokens, TextFormat::kSynthetic};
-std::string_view name_of(TextFormat format);
+    FormatTraits{TextFormat::kAuto, "auto", "by the file's ending"},
+    FormatTraits{TextFormat::kJsonl, "jsonl", "rows of JSON, one a line or in an array",
+                 ".jsonl .json .ndjson .jsonlines"},
+    FormatTraits{TextFormat::kCsv, "csv", "", ".csv", ','},
+    FormatTraits{TextFormat::kTsv, "tsv", "a table with a header", ".tsv", '\t'},
+    FormatTraits{TextFormat::kText, "text", "whatever is in the file", ".txt"},
+    FormatTraits{.format = TextFormat::kAlpaca,
+                 .name = "alpaca",
+                 .help = "rows of instruction, input and output",
+                 .row_template = "alpaca"},
+    FormatTraits{.format = TextFormat::kSquad,
+                 .name = "squad",
+                 .help = "the questions of a file of SQuAD v1.1, or of the hub's rows",
+                 .row_template = "squad"},
+    FormatTraits{TextFormat::kTokens, ""},
+    FormatTraits{TextFormat::kSynthetic, "synthetic",
+                 "random tokens by train.seed, without files"}};
+
+constexpr const FormatTraits& traits_of(TextFormat format) {
+  return kTextFormats[static_cast<size_t>(format)];
+}
+inline std::string_view name_of(TextFormat format) { return traits_of(format).name; }
+inline bool is_table(TextFormat format) { return traits_of(format).separator != '\0'; }
 
 // kAuto: by the ending, in small or capital letters; kText for endings that are not known.
 TextFormat format_of(const std::filesystem::path& file, TextFormat format);

@@ -83,14 +83,6 @@ TextFormat format_of_rows(const std::string& file, TextFormat format) {
   return by_ending == TextFormat::kText ? TextFormat::kJsonl : by_ending;
 }
 
-bool is_table(TextFormat format) {
-  return format == TextFormat::kCsv || format == TextFormat::kTsv;
-}
-
-Table table_of(std::string_view text, TextFormat format, const std::string& file) {
-  return {text, format == TextFormat::kCsv ? ',' : '\t', file};
-}
-
 // Each line with its end, blank or not.
 void for_each_raw_line(std::string_view text, const std::function<void(const RowSpan&)>& use) {
   int64_t line = 0;
@@ -130,7 +122,7 @@ class RowWalk {
   void walk(const std::function<void(const FoundRow&)>& use) const {
     if (format_ == TextFormat::kSquad) return walk_questions(use);
     if (is_table(format_)) {
-      const Table table = table_of(text_, format_, file_);
+      const Table table(text_, traits_of(format_).separator, file_);
       return table.for_each_record(
           reading(use, [&](std::string_view row, const std::string& where) {
             return parts_of_row(table.row_of(row, where), where, options_);
@@ -243,8 +235,8 @@ bool has_rows(const std::filesystem::path& file, const TextOptions& options) {
 
 std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {
   if (row_template) return row_template;
-  if (format == TextFormat::kAlpaca) return find_template("alpaca");
-  return format == TextFormat::kSquad ? find_template("squad") : nullptr;
+  const std::string name(traits_of(format).row_template);
+  return name.empty() ? nullptr : find_template(name);
 }
 
 std::vector<SkippedRow> for_each_document(const std::vector<std::filesystem::path>& files,
@@ -286,7 +278,7 @@ RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOp
   }
   const std::string_view text = without_byte_order_mark(file.text());
   if (is_table(format)) {
-    const Table table = table_of(text, format, file.path().string());
+    const Table table(text, traits_of(format).separator, file.path().string());
     return parts_of_row(table.row_of(table.record_at(rest), where), where, options);
   }
   const Spans spans = spans_of(text);

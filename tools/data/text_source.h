@@ -1,7 +1,7 @@
 // Files of text as a sequence of documents: a plain file is one document or one a line, the other
-// formats have one a row. Errors name file and line. A further format: a TextFormat and its reader
-// in text_source.cpp. Not here: which format a file has (text_format.h), the text of a row of
-// several fields (row_template.h), which rows (row_subset.h), tokens (token_cache.h).
+// formats have one a row. Errors name file and line. A further format: text_format.h. Not here:
+// which format a file has (text_format.h), the text of a row of several fields (row_template.h),
+// which rows (row_subset.h), tokens (token_cache.h).
 #pragma once
 
 #include <array>

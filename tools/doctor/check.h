@@ -1,6 +1,6 @@
-// What the doctor says: for each host a list of checks, each with its state, what was found, and
-// the line that mends it. How checks travel between ranks, and what --json prints.
-// Read next: doctor.h. Not here: what is checked (host_checks.h and its neighbours).
+// The doctor's result: for each host a list of checks, each with its state, the value that was
+// found, and the line that mends it. How checks travel between ranks, and what is printed. Read
+// next: doctor.h. Not here: what is checked (checks.h).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,11 @@ struct Check {
   std::string fix = {};               // the line that mends it, or would where it is a fault
   std::optional<double> number = {};  // the value, for --expect
 
-  void fault(State how, std::string mended_by) { state = how, fix = std::move(mended_by); }
+  // `more` stands behind the value.
+  Check& fault(State how, std::string mended_by, const std::string& more = "") {
+    state = how, fix = std::move(mended_by), value += more;
+    return *this;
+  }
   bool operator==(const Check&) const = default;
 };
 
@@ -44,5 +48,8 @@ std::vector<Check> from_texts(const std::vector<std::string>& texts);
 
 // {hosts: [{host, checks: [{name, state, value, fix}]}]}
 Json to_json(const std::vector<HostReport>& hosts);
+// For people: a line for each check, and one more for each group of hosts where hosts differ; below
+// it what is wrong, with the line that mends it.
+std::string table(const std::vector<HostReport>& hosts);
 
 }  // namespace fsdp::tools::doctor

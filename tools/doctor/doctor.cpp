@@ -1,4 +1,5 @@
-// Who speaks for a host, and in which order its ranks look. Contract: tools/doctor/doctor.h.
+// The rank that speaks for a host, and the order in which ranks look. Contract:
+// tools/doctor/doctor.h.
 #include "tools/doctor/doctor.h"
 
 #include <algorithm>
@@ -12,13 +13,6 @@
 
 #include "comm/exchange.h"
 #include "core/io/file.h"
-#include "tools/doctor/free_space.h"
-#include "tools/doctor/gpu_health.h"
-#include "tools/doctor/host_checks.h"
-#include "tools/doctor/host_facts.h"
-#include "tools/doctor/job_checks.h"
-#include "tools/doctor/library_checks.h"
-#include "tools/doctor/library_facts.h"
 #include "tools/doctor/shared_folder.h"
 #include "tools/doctor/within.h"
 #include "tools/launch/launch.h"
@@ -55,7 +49,7 @@ Hosts find_hosts(comm::Communicator& world) {
   return hosts;
 }
 
-// What a look found, or one check that says why it found nothing.
+// A look returns the checks that it found, or one check that says why it found nothing.
 struct Look {
   std::string name;
   std::string fix;  // where it does not end, or ends in an error

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "tools/doctor/check.h"
-#include "tools/doctor/expectations.h"
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 

@@ -1,6 +1,4 @@
 // The fields: man nvidia-smi, of drivers 390 to 580, which name some of them differently.
-#include "tools/doctor/gpu_health.h"
-
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -9,14 +7,12 @@
 #include <fmt/ranges.h>
 
 #include "core/text/counted.h"
-#include "tools/launch/shell.h"
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {
 
-constexpr std::chrono::seconds kForSmi(25), kForLog(3);
-
-// Of an element and those inside of it; "": it is not there.
+// The text of an element, with the elements inside it; "": the element does not exist.
 std::string inside(const std::string& xml, const std::string& tag) {
   const size_t open = xml.find("<" + tag + ">");
   if (open == std::string::npos) return "";
@@ -146,14 +142,6 @@ std::string leave_out(size_t index, size_t count) {
 }
 
 }  // namespace
-
-SmiOutput ask_nvidia_smi() {
-  const ShellOutput smi = output_within(kForSmi, {"nvidia-smi", "-q", "-x"});
-  SmiOutput out = {.there = smi.status != 127, .status = smi.status, .text = smi.text, .xids = {}};
-  if (out.there)
-    out.xids = output_within(kForLog, {"sh", "-c", "dmesg | grep -a 'Xid (PCI:'"}).text;
-  return out;
-}
 
 Check health_check(const SmiOutput& said) {
   Check check = {.name = "GPU health", .value = said.there ? "" : "not known: no nvidia-smi"};

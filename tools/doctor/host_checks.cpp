@@ -1,6 +1,4 @@
-// One function for each check. Contract: tools/doctor/host_checks.h.
-#include "tools/doctor/host_checks.h"
-
+// One function for each check. Contract: tools/doctor/checks.h.
 #include <algorithm>
 #include <cmath>
 
@@ -8,26 +6,24 @@
 #include <fmt/ranges.h>
 
 #include "core/text/byte_size.h"
+#include "core/text/counted.h"
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
-// What Open MPI maps in /dev/shm for a rank (btl_vader_segment_size). This program's own windows
+// Open MPI maps so much in /dev/shm for a rank (btl_vader_segment_size). This program's own windows
 // are no files of /dev/shm: comm/shared_window.h.
 constexpr double kSharedByRank = 4 * kMiB;
-// What NCCL's user guide asks for where several GPUs talk to each other (--shm-size=1g).
+// NCCL's user guide asks for so much where several GPUs talk to each other (--shm-size=1g).
 constexpr double kSharedByNccl = kGiB;
 constexpr double kUsualLockedMemory = 8 * kMiB;  // Linux's own default since 5.16
 // The program with its libraries and files, sockets for each other rank, and those of NCCL.
 constexpr double kFilesOfProgram = 256, kFilesByRank = 2, kFilesOfNccl = 1024;
 constexpr double kUsualFiles = 65536;  // what a limit is raised to
 constexpr double kThreadsByRank = 32;  // beside those that compute
-
-std::string count_of(double count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string bytes_or_unlimited(double bytes) {
   return bytes == kNoLimit ? "unlimited" : byte_size_text(static_cast<size_t>(bytes));
@@ -43,23 +39,23 @@ std::string raise_limit(const Limit& limit, double needed, std::string_view flag
 }
 
 Check cpu(const CpuFacts& cpu, const JobShape& job) {
-  Check check = {.name = "CPU", .value = cpu.name, .number = cpu.cores};
-  check.value += fmt::format(", {} of {}", cpu.cores, count_of(cpu.of_host, "core"));
-  if (job.on_host > cpu.of_host) {
-    check.value += fmt::format("; {} ranks run here", job.on_host);
-    check.fault(State::kWarn,
-                fmt::format("mpirun --map-by ppr:{}:node ...   # srun --ntasks-per-node={}",
-                            cpu.of_host, cpu.of_host));
-  }
-  return check;
+  Check check = {
+      .name = "CPU",
+      .value = fmt::format("{}, {} of {}", cpu.name, cpu.cores, counted(cpu.of_host, "core")),
+      .number = cpu.cores};
+  if (job.on_host <= cpu.of_host) return check;
+  return check.fault(
+      State::kWarn,
+      fmt::format("mpirun --map-by ppr:{0}:node ...   # srun --ntasks-per-node={0}", cpu.of_host),
+      fmt::format("; {} ranks run here", job.on_host));
 }
 
 Check governor(const CpuFacts& cpu) {
   Check check = {.name = "CPU governor", .value = cpu.governor.empty() ? "none" : cpu.governor};
   if (cpu.allowed_khz < cpu.most_khz) {
-    check.value +=
-        fmt::format(", at most {:.1f} of {:.1f} GHz", cpu.allowed_khz * 1e-6, cpu.most_khz * 1e-6);
-    check.fault(State::kWarn, fmt::format("cpupower frequency-set -u {:.0f}", cpu.most_khz));
+    check.fault(
+        State::kWarn, fmt::format("cpupower frequency-set -u {:.0f}", cpu.most_khz),
+        fmt::format(", at most {:.1f} of {:.1f} GHz", cpu.allowed_khz * 1e-6, cpu.most_khz * 1e-6));
   }
   if (!cpu.governor.empty() && cpu.governor != "performance") {
     check.fault(State::kWarn, "cpupower frequency-set -g performance");
@@ -69,7 +65,7 @@ Check governor(const CpuFacts& cpu) {
 
 Check numa(const HostFacts& facts) {
   const int nodes = std::max(facts.numa_nodes, 1);
-  return {.name = "NUMA", .value = count_of(nodes, "node"), .number = nodes};
+  return {.name = "NUMA", .value = counted(nodes, "node"), .number = nodes};
 }
 
 Check memory(const HostFacts& facts) {
@@ -84,7 +80,7 @@ Check control_group(const HostFacts& facts, const JobShape& job) {
   if (facts.quota.cpus > 0) {
     limits.push_back(fmt::format("{:.3g} CPUs ({})", facts.quota.cpus, facts.quota.source));
     if (facts.quota.cpus < job.on_host) {
-      limits.back() += fmt::format(" for {}", count_of(job.on_host, "rank"));
+      limits.back() += fmt::format(" for {}", counted(job.on_host, "rank"));
       check.fault(State::kWarn,
                   fmt::format("docker run --cpus={} ...   # Kubernetes: limits.cpu", job.on_host));
     }
@@ -93,7 +89,7 @@ Check control_group(const HostFacts& facts, const JobShape& job) {
     const double needed = job.on_host * kThreadsByRank + facts.cpu.cores;
     limits.push_back(fmt::format("{} more threads", facts.threads_left));
     if (facts.threads_left < needed) {
-      limits.back() += fmt::format(", {} for {}", needed, count_of(job.on_host, "rank"));
+      limits.back() += fmt::format(", {} for {}", needed, counted(job.on_host, "rank"));
       check.fault(State::kFail, "docker run --pids-limit=-1 ...   # systemd: TasksMax=infinity");
     }
   }
@@ -106,17 +102,16 @@ Check open_files(const HostFacts& facts, const JobShape& job) {
   const Limit& limit = facts.open_files;
   const double by_ranks = kFilesOfProgram + kFilesByRank * job.ranks;
   const double by_nccl = job.gpus > 0 && job.on_several_hosts() ? kFilesOfNccl : 0;
+  const double needed = by_ranks + by_nccl, wanted = std::max(kUsualFiles, needed);
   Check check = {.name = "open files", .value = "unlimited", .number = limit.soft};
   if (limit.soft != kNoLimit) check.value = fmt::format("{}", limit.soft);
-  if (limit.soft >= by_ranks + by_nccl) return check;
-  check.state = limit.soft < by_ranks ? State::kFail : State::kWarn;
-  check.value += fmt::format("; {} for {}{}", by_ranks + by_nccl, count_of(job.ranks, "rank"),
-                             by_nccl > 0 ? " with NCCL" : "");
-  const double wanted = std::max(kUsualFiles, by_ranks + by_nccl);
-  check.fix = limit.hard >= by_ranks + by_nccl && limit.hard < wanted
-                  ? "ulimit -n $(ulimit -Hn)"
-                  : raise_limit(limit, wanted, "n", "nofile", fmt::format("{}", wanted));
-  return check;
+  if (limit.soft >= needed) return check;
+  return check.fault(limit.soft < by_ranks ? State::kFail : State::kWarn,
+                     limit.hard >= needed && limit.hard < wanted
+                         ? "ulimit -n $(ulimit -Hn)"
+                         : raise_limit(limit, wanted, "n", "nofile", fmt::format("{}", wanted)),
+                     fmt::format("; {} for {}{}", needed, counted(job.ranks, "rank"),
+                                 by_nccl > 0 ? " with NCCL" : ""));
 }
 
 // RDMA, which only several hosts need, locks the memory that it sends from.
@@ -125,27 +120,25 @@ Check locked_memory(const HostFacts& facts, const JobShape& job) {
   Check check = {
       .name = "memlock", .value = bytes_or_unlimited(limit.soft), .number = limit.soft / kMiB};
   const auto rdma = std::ranges::find(facts.rdma_ports, true, &Card::up);
+  const std::string raised = raise_limit(limit, kNoLimit, "l", "memlock", "unlimited");
   if (rdma != facts.rdma_ports.end() && limit.soft < static_cast<double>(facts.memory.bytes)) {
-    check.value += fmt::format(", {} locks what it sends", rdma->name);
-    check.state = job.on_several_hosts() ? State::kFail : State::kWarn;
-  } else if (limit.soft < kUsualLockedMemory) {
-    check.value +=
-        fmt::format(", less than Linux's own {}", bytes_or_unlimited(kUsualLockedMemory));
-    check.state = State::kWarn;
+    return check.fault(job.on_several_hosts() ? State::kFail : State::kWarn, raised,
+                       fmt::format(", {} locks what it sends", rdma->name));
   }
-  if (check.state != State::kOk)
-    check.fix = raise_limit(limit, kNoLimit, "l", "memlock", "unlimited");
-  return check;
+  if (limit.soft >= kUsualLockedMemory) return check;
+  return check.fault(
+      State::kWarn, raised,
+      fmt::format(", less than Linux's own {}", bytes_or_unlimited(kUsualLockedMemory)));
 }
 
 // CUDA reserves addresses for the memory of all GPUs and of the host.
 Check addresses(const HostFacts& facts, const JobShape& job) {
   Check check = {.name = "addresses", .value = bytes_or_unlimited(facts.addresses.soft)};
   if (facts.addresses.soft == kNoLimit) return check;
-  check.value += job.gpus > 0 ? "; CUDA reserves more than there is memory" : " of each rank";
-  check.fault(job.gpus > 0 ? State::kFail : State::kWarn,
-              raise_limit(facts.addresses, kNoLimit, "v", "as", "unlimited"));
-  return check;
+  return check.fault(
+      job.gpus > 0 ? State::kFail : State::kWarn,
+      raise_limit(facts.addresses, kNoLimit, "v", "as", "unlimited"),
+      job.gpus > 0 ? "; CUDA reserves more addresses than the host has memory" : " of each rank");
 }
 
 Check processes(const HostFacts& facts, const JobShape& job) {
@@ -154,18 +147,15 @@ Check processes(const HostFacts& facts, const JobShape& job) {
   Check check = {.name = "processes",
                  .value = limit == kNoLimit ? "unlimited" : fmt::format("{} of this user", limit)};
   if (limit >= needed) return check;
-  check.value += fmt::format("; {} for {}", needed, count_of(job.on_host, "rank"));
-  check.fault(State::kFail,
-              raise_limit(facts.processes, needed, "u", "nproc", fmt::format("{:.0f}", needed)));
-  return check;
+  return check.fault(
+      State::kFail,
+      raise_limit(facts.processes, needed, "u", "nproc", fmt::format("{:.0f}", needed)),
+      fmt::format("; {} for {}", needed, counted(job.on_host, "rank")));
 }
 
 Check shared_memory(const HostFacts& facts, const JobShape& job) {
   Check check = {.name = "/dev/shm", .value = "none"};
-  if (!facts.shared_memory) {
-    check.fault(State::kWarn, "mount -t tmpfs tmpfs /dev/shm");
-    return check;
-  }
+  if (!facts.shared_memory) return check.fault(State::kWarn, "mount -t tmpfs tmpfs /dev/shm");
   const Space& space = *facts.shared_memory;
   check.value =
       fmt::format("{}, {} free", bytes_or_unlimited(space.size), bytes_or_unlimited(space.free));
@@ -174,15 +164,14 @@ Check shared_memory(const HostFacts& facts, const JobShape& job) {
   const double by_nccl = job.gpus > 1 ? kSharedByNccl : 0;
   if (space.free >= by_ranks + by_nccl) return check;
   const bool fails = space.free < by_ranks;
-  check.value += fails ? fmt::format("; Open MPI maps {} for {}", bytes_or_unlimited(by_ranks),
-                                     count_of(job.on_host, "rank"))
-                       : fmt::format("; NCCL may want {}", bytes_or_unlimited(by_nccl));
   const double size = std::exp2(std::ceil(std::log2(std::max(kGiB, 2 * (by_ranks + by_nccl)))));
-  check.fault(
+  return check.fault(
       fails ? State::kFail : State::kWarn,
       fmt::format("mount -o remount,size={0:.0f}M /dev/shm   # docker run --shm-size={0:.0f}m",
-                  size / kMiB));
-  return check;
+                  size / kMiB),
+      fails ? fmt::format("; Open MPI maps {} for {}", bytes_or_unlimited(by_ranks),
+                          counted(job.on_host, "rank"))
+            : fmt::format("; NCCL may want {}", bytes_or_unlimited(by_nccl)));
 }
 
 std::string card_text(const Card& card) {
@@ -223,16 +212,11 @@ Check rdma(const HostFacts& facts, const JobShape& job) {
   Check check = {.name = "RDMA",
                  .value = ports.empty() ? "none" : fmt::format("{}", fmt::join(ports, ", "))};
   if (ports.empty() || (any_up && !unmanaged)) return check;
-  check.state = job.on_several_hosts() && !any_up ? State::kFail : State::kWarn;
-  if (unmanaged) {
-    check.value += "; no subnet manager answers";
-    check.fix = "systemctl start opensm   # on one host of the fabric";
-  } else {
-    check.value += "; no port is active";
-    check.fix =
-        "export NCCL_IB_DISABLE=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp   # without RDMA";
-  }
-  return check;
+  return check.fault(job.on_several_hosts() && !any_up ? State::kFail : State::kWarn,
+                     unmanaged ? "systemctl start opensm   # on one host of the fabric"
+                               : "export NCCL_IB_DISABLE=1 OMPI_MCA_pml=ob1 "
+                                 "OMPI_MCA_btl=self,vader,tcp   # without RDMA",
+                     unmanaged ? "; no subnet manager answers" : "; no port is active");
 }
 
 }  // namespace

@@ -1,16 +1,18 @@
-// Readers of small files. One that is not there says nothing. Contract: tools/doctor/host_facts.h.
-#include "tools/doctor/host_facts.h"
-
+// Readers of small files. One that is not there says nothing. Contract: tools/doctor/facts.h.
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tools/launch/core_places.h"
+#include "core/error.h"
+#include "core/io/file.h"
+#include "tools/doctor/facts.h"
 #include "tools/launch/host_load.h"
-#include "tools/launch/proc_text.h"
+#include "tools/launch/thread_choice.h"
 
 namespace fsdp::tools::doctor {
 namespace {
@@ -75,7 +77,7 @@ std::optional<Space> read_space(const fs::path& folder) {
                .free = unit * static_cast<double>(of_folder.f_bavail)};
 }
 
-// Those with hardware of their own or, in a container, which has none, all.
+// The cards with hardware of their own; all cards in a container, whose cards have no hardware.
 std::vector<Card> read_cards(const fs::path& root) {
   std::vector<Card> all, own;
   for (const fs::path& card : entries(root / "sys/class/net")) {
@@ -126,6 +128,20 @@ HostFacts read_host_facts(const fs::path& root) {
   facts.cards = read_cards(root);
   facts.rdma_ports = read_rdma_ports(root);
   return facts;
+}
+
+FreeSpace read_free_space(const fs::path& folder) {
+  FreeSpace space = {.folder = fs::absolute(folder).lexically_normal()};
+  struct statvfs there = {};
+  while (::statvfs(space.folder.c_str(), &there) != 0) {
+    const bool above = errno == ENOENT && space.folder.has_relative_path();
+    if (!above)
+      throw SystemError(fmt::format("{}: its free space is not known", folder.string()), errno);
+    space.folder = space.folder.parent_path();
+  }
+  space.bytes = static_cast<double>(there.f_frsize) * static_cast<double>(there.f_bavail);
+  space.inodes = there.f_files > 0 ? static_cast<double>(there.f_favail) : kNoLimit;
+  return space;
 }
 
 }  // namespace fsdp::tools::doctor

@@ -1,11 +1,11 @@
-// One function for each check. Contract: tools/doctor/library_checks.h.
-#include "tools/doctor/library_checks.h"
-
+// One function for each check. Contract: tools/doctor/checks.h.
 #include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {
@@ -52,13 +52,9 @@ Check cuda(const GpuFacts& facts) {
   if (facts.gpus.empty()) return check;
   check.value = fmt::format("{} (the driver knows {}), cuBLASLt {}", cuda_text(found.runtime),
                             cuda_text(found.driver), found.cublas);
-  if (found.cublas == 0) {
-    check.value += ": not found";
-    check.fault(State::kFail, kInstallCuda);
-  } else if (found.driver / 1000 < found.runtime / 1000) {
-    check.fault(State::kFail, kUpdateDriver);
-  }
-  return check;
+  if (found.cublas == 0) return check.fault(State::kFail, kInstallCuda, ": not found");
+  if (found.driver / 1000 >= found.runtime / 1000) return check;
+  return check.fault(State::kFail, kUpdateDriver);
 }
 
 // `missing`: why it is not there.
@@ -68,8 +64,7 @@ Check library(const char* name, size_t version, const std::string& missing, cons
   check.value = fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
   if (missing.empty()) return check;
   check.value = missing;
-  check.fault(State::kWarn, kInstallCuda);
-  return check;
+  return check.fault(State::kWarn, kInstallCuda);
 }
 
 // GPUs of one kind have equally many links, unless one has failed, or bridges join some of them.
@@ -92,9 +87,8 @@ Check topology(const GpuFacts& facts) {
     check.value += fmt::format("; their NUMA nodes: {}", fmt::join(nodes, ", "));
   }
   if (!differ) return check;
-  check.fault(State::kWarn,
-              "systemctl restart nvidia-fabricmanager   # nvidia-smi nvlink --status");
-  return check;
+  return check.fault(State::kWarn,
+                     "systemctl restart nvidia-fabricmanager   # nvidia-smi nvlink --status");
 }
 
 // "4.1.4": the first number with points.
@@ -116,14 +110,13 @@ Check mpirun(const MpiFacts& facts, bool launched) {
       own.substr(0, own.find('.')) == of_library.substr(0, of_library.find('.'))) {
     return check;
   }
-  check.value += fmt::format(", but this program has {}", facts.mpi.version);
-  check.state = launched || !facts.srun.value_or("").empty() ? State::kWarn : State::kFail;
   const std::string folder = facts.own_mpirun.substr(0, facts.own_mpirun.rfind('/'));
-  check.fix =
+  return check.fault(
+      launched || !facts.srun.value_or("").empty() ? State::kWarn : State::kFail,
       facts.own_mpirun.empty()
           ? fmt::format("module load openmpi/{}   # its mpirun must come first in PATH", of_library)
-          : fmt::format("export PATH={}:$PATH", folder);
-  return check;
+          : fmt::format("export PATH={}:$PATH", folder),
+      fmt::format(", but this program has {}", facts.mpi.version));
 }
 
 Check srun(const MpiFacts& facts) {

@@ -1,6 +1,4 @@
-// Contract: tools/doctor/library_facts.h.
-#include "tools/doctor/library_facts.h"
-
+// Contract: tools/doctor/facts.h.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -12,17 +10,17 @@
 #include "core/error.h"
 #include "kernels/cuda/cuda_devices.h"
 #include "kernels/cuda/device_sensors.h"
-#include "tools/launch/gpu_nodes.h"
-#include "tools/launch/proc_text.h"
+#include "tools/doctor/facts.h"
+#include "tools/launch/batch_job.h"
+#include "tools/launch/host_load.h"
 #include "tools/launch/shell.h"
-#include "tools/launch/srun_plugin.h"
 
 namespace fsdp::tools::doctor {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kForMpirun(20);
+constexpr std::chrono::seconds kForMpirun(20), kForSmi(25), kForLog(3);
 
 // Its version is said by a library that may be open already, as a part of MPI.
 std::string pmix_version() {
@@ -97,6 +95,14 @@ MpiFacts read_mpi_facts(const fs::path& root) {
   if (fs::exists(beside)) facts.own_mpirun = beside.string();
   if (has_slurm(root)) facts.srun = asked_srun_plugin();
   return facts;
+}
+
+SmiOutput ask_nvidia_smi() {
+  const ShellOutput smi = output_within(kForSmi, {"nvidia-smi", "-q", "-x"});
+  SmiOutput out = {.there = smi.status != 127, .status = smi.status, .text = smi.text, .xids = {}};
+  if (out.there)
+    out.xids = output_within(kForLog, {"sh", "-c", "dmesg | grep -a 'Xid (PCI:'"}).text;
+  return out;
 }
 
 }  // namespace fsdp::tools::doctor

@@ -2,21 +2,29 @@
 #include "tools/doctor/shared_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <sstream>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "core/text/byte_size.h"
 #include "core/text/shell_word.h"
-#include "tools/launch/proc_text.h"
+#include "tools/doctor/checks.h"
+#include "tools/launch/host_load.h"
 
 namespace fsdp::tools::doctor {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr double kGiB = 1 << 30;
+// Below the second a log and a lock have no room; below the first a small checkpoint has none.
+constexpr double kFewBytes = kGiB, kNoBytes = kGiB / 64;
+constexpr double kFewInodes = 10'000, kNoInodes = 100;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -49,6 +57,18 @@ std::string decoded(std::string path) {
     path.replace(at, 4, 1, code);
   }
   return path;
+}
+
+// Lines that mend several errors of the system.
+constexpr const char* kMountAgain =
+    "umount -l PLACE && mount PLACE   # where {0} is mounted: findmnt -T {0}";
+constexpr const char* kBadDisk =
+    "dmesg | tail   # the disk of {}, or its server; or --folder FOLDER";
+constexpr const char* kMakeFolder = "mkdir -p {}   # or --folder FOLDER";
+constexpr const char* kNoAnswer = "df {}   # its file system must answer; or --folder FOLDER";
+
+State state_of(double free, double few, double none) {
+  return free < none ? State::kFail : free < few ? State::kWarn : State::kOk;
 }
 
 }  // namespace
@@ -158,8 +178,7 @@ std::vector<Check> SharedFolder::checks(const Mount& on_first) const {
   Check rename = {.name = "folder rename", .value = "replaces a file at once"};
   if (!replaces_) {
     rename.value = "a file that was replaced has its old content";
-    rename.state = State::kFail;
-    rename.fix = "fsdp doctor --folder FOLDER   # of another file system";
+    rename.fault(State::kFail, "fsdp doctor --folder FOLDER   # of another file system");
   }
   const Check space = space_check("folder space", space_, "fsdp doctor --folder FOLDER");
   return {seen(on_first), rename, lock(on_first), speed(), space};
@@ -170,15 +189,16 @@ Check SharedFolder::seen(const Mount& on_first) const {
                  .value = fmt::format("{} ({})", folder_.string(), on_first.type)};
   if (hosts_.size() > 1 && unseen_.empty()) check.value += ", the same on all hosts";
   if (unseen_.empty()) return check;
-  check.state = State::kFail;
-  check.value = fmt::format("{}: files of {} are not there", folder_.string(), few_of(unseen_));
-  check.fix = mount_line(on_first);
-  if (check.fix.empty()) {
-    check.fix =
-        fmt::format("fsdp doctor --folder FOLDER   # that all hosts mount; on {} this one is {}",
-                    hosts_[0], on_first.type);
-  }
-  return check;
+  check.value =
+      fmt::format("{}: the files of {} are missing here", folder_.string(), few_of(unseen_));
+  const std::string mounted = mount_line(on_first);
+  return check.fault(
+      State::kFail,
+      mounted.empty()
+          ? fmt::format(
+                "fsdp doctor --folder FOLDER   # that all hosts mount; on {} this one is {}",
+                hosts_[0], on_first.type)
+          : mounted);
 }
 
 Check SharedFolder::lock(const Mount& on_first) const {
@@ -186,10 +206,10 @@ Check SharedFolder::lock(const Mount& on_first) const {
   if (lock_holds_) check.value = *lock_holds_ ? "respected" : hosts_[0] + "'s is not respected";
   if (!lock_problem_.empty()) check.value = "none: " + lock_problem_;
   if (lock_holds_.value_or(lock_problem_.empty())) return check;
-  check.fault(State::kWarn,
-              fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, local_lock",
-                          shell_word(on_first.place)));
-  return check;
+  return check.fault(State::kWarn,
+                     fmt::format("mount -o remount,flock {}   # Lustre; NFS: without nolock, "
+                                 "local_lock",
+                                 shell_word(on_first.place)));
 }
 
 Check SharedFolder::speed() const {
@@ -197,10 +217,50 @@ Check SharedFolder::speed() const {
                  .value = fmt::format("{:.0f} MiB/s", mib_per_s_),
                  .number = mib_per_s_};
   if (mib_per_s_ >= kSlow) return check;
-  check.state = State::kWarn;
-  check.fix =
-      "fsdp doctor --folder FOLDER   # of a faster file system; on Lustre: lfs setstripe -c -1";
-  return check;
+  return check.fault(State::kWarn,
+                     "fsdp doctor --folder FOLDER   # of a faster file system; on Lustre: lfs "
+                     "setstripe -c -1");
+}
+
+Check space_check(const std::string& name, const FreeSpace& space, const std::string& elsewhere) {
+  const State bytes = state_of(space.bytes, kFewBytes, kNoBytes);
+  const State inodes = state_of(space.inodes, kFewInodes, kNoInodes);
+  Check check = {.name = name,
+                 .value = fmt::format("{} free", byte_size_text(static_cast<size_t>(space.bytes))),
+                 .number = space.bytes / kGiB};
+  if (space.inodes != kNoLimit) check.value += fmt::format(", {:.0f} inodes", space.inodes);
+  const State worst = std::max(bytes, inodes);
+  if (worst == State::kOk) return check;
+  return check.fault(
+      worst,
+      fmt::format("du {}-xd1 {} | sort -n | tail   # remove what is not needed; or {}",
+                  inodes > bytes ? "--inodes " : "", shell_word(space.folder.string()), elsewhere));
+}
+
+std::string folder_fix(int code, const fs::path& folder) {
+  // The folder stands in for {}.
+  static const std::map<int, const char*> kFixes = {
+      {ENOSPC, "df -h {0}; df -i {0}   # remove what is not needed; or --folder FOLDER"},
+      {EDQUOT, "quota -s   # remove what is not needed below {}; or --folder FOLDER"},
+      {EFBIG, "ulimit -f unlimited   # or --folder FOLDER of another file system"},
+      {EMFILE, "ulimit -n $(ulimit -Hn)"},
+      {EROFS, "mount -o remount,rw $(stat -c %m {})"},
+      {ESTALE, kMountAgain},
+      {ENOTCONN, kMountAgain},
+      {ENODEV, kMountAgain},
+      {ESHUTDOWN, kMountAgain},
+      {EIO, kBadDisk},
+      {EUCLEAN, kBadDisk},
+      {ENOENT, kMakeFolder},
+      {ENOTDIR, kMakeFolder},
+      {ETIMEDOUT, kNoAnswer},
+      {0, kNoAnswer}};
+  const auto known = kFixes.find(code);
+  return fmt::format(
+      fmt::runtime(known == kFixes.end() ? "ls -ld {}   # a folder that this user may write; or "
+                                           "--folder FOLDER"
+                                         : known->second),
+      shell_word(folder.string()));
 }
 
 }  // namespace fsdp::tools::doctor

@@ -13,11 +13,11 @@
 
 #include "core/io/file.h"
 #include "tools/doctor/check.h"
-#include "tools/doctor/free_space.h"
+#include "tools/doctor/facts.h"
 
 namespace fsdp::tools::doctor {
 
-// Of a file system, as /proc/self/mountinfo has it.
+// A file system, as /proc/self/mountinfo has it.
 struct Mount {
   std::string place;   // "/scratch"
   std::string type;    // "nfs4"
@@ -25,7 +25,7 @@ struct Mount {
 };
 // The one that the folder is on.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& folder);
-// What mounts it on a host that lacks it: "" where no other host can mount it.
+// The command that mounts it on a host that lacks it: "" where no other host can mount it.
 std::string mount_line(const Mount& mount);
 
 class SharedFolder {
@@ -39,7 +39,7 @@ class SharedFolder {
   Mount mount();  // that the file is on; "unknown" where the folder has not answered
   // The files of the others, and the lock of the first host. After all have written.
   void look();
-  // What write() has made. After all have looked. Nothing where a step has not ended.
+  // Removes the files of write(). After all have looked. Does nothing where a step has not ended.
   void remove();
 
   // `on_first`: where the first host has the folder.

@@ -10,8 +10,8 @@
 
 namespace fsdp::tools::doctor {
 
-// What `work` returns or throws; nothing when it takes longer. Then its thread is left behind, even
-// beyond the end of the command, so `work` owns all that it touches.
+// Returns or throws as `work` does; nothing when `work` takes longer. Then its thread is left
+// behind, even beyond the end of the command, so `work` owns all that it touches.
 template <typename T>
 std::optional<T> within(std::chrono::milliseconds limit, std::function<T()> work) {
   const auto task = std::make_shared<std::packaged_task<T()>>(std::move(work));

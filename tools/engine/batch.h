@@ -1,16 +1,27 @@
 // Rows of tokens, as the data has them and ready for a model: a whole batch, or one rank's part of
-// a batch. Targets, padding and positions are made here once; the model gets them ready. Not here:
-// which rows are chosen (tools/data/sampler.h), copying them to a device
-// (device_batch.h).
+// a batch. Which rows are whose. Targets, padding and positions are made here once; the model gets
+// them ready. Not here: which rows are chosen (tools/data/sampler.h), copying them to a device
+// (session.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "models/input_rules.h"
-#include "tools/engine/row_range.h"
 
 namespace fsdp {
+
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Consecutive rows, as evenly as possible, earlier ranks first; a rank may get none.
+inline RowRange deal_rows(int64_t rows, int rank, int ranks) {
+  const int64_t each = rows / ranks, left_over = rows % ranks;
+  return {rank * each + std::min<int64_t>(rank, left_over), each + (rank < left_over ? 1 : 0)};
+}
 
 // Rows of one length as the data has them. No labels: nothing is predicted.
 struct LabelledRows {

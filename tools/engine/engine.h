@@ -1,18 +1,33 @@
 // A module on this rank, sharded and trained: its tape, its units and the order of its steps, put
 // together once. Any module can be one. A language model and its batches: session.h.
 // Steps only enqueue; StepHandle::read() waits.
-// Read next: train_step.h (the order of a step), places.h, comm/fsdp/options.h.
+// Read next: train_step.h (the order of a step), comm/fsdp/options.h. Not here: the backends
+// (kernels), the transports (comm), who chooses them for the program fsdp
+// (tools/train/placed_session.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "comm/communicator.h"
+#include "core/backend.h"
 #include "core/host_inputs.h"
 #include "models/weights.h"
-#include "tools/engine/places.h"
 #include "tools/engine/train_step.h"
 
 namespace fsdp {
+
+struct Places {
+  std::unique_ptr<Backend> device;  // computes
+  // Called when something is to lie there, once and only then; the device outlives what is made.
+  // Null: nothing can lie there.
+  using Make = std::function<std::unique_ptr<Backend>(Backend& device)>;
+  Make host = nullptr;  // the host's memory beside the device, and what computes there
+  Make file = nullptr;  // a file in the place of the host's memory: offload: nvme
+  // Of the same ranks as the world, between their devices; null: devices talk over the world.
+  std::unique_ptr<comm::Communicator> devices = nullptr;
+};
 
 struct EngineOptions {
   comm::WrapPolicy wrap;   // which modules become units (comm/fsdp/plan.h)

@@ -1,7 +1,7 @@
 // A language model on this rank, sharded, trained and evaluated on batches of tokens: the engine
 // with a causal language model in it. The loops around it: tools/train/trainer.h, and the rooms
 // verify, generate, evaluate, bench. Steps only enqueue; StepHandle::read() waits, one step late.
-// Read next: engine.h, session_options.h, device_batch.h.
+// Read next: engine.h, session_options.h.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,28 @@
 #include <string>
 #include <vector>
 
-#include "tools/engine/device_batch.h"
+#include "models/causal_lm.h"
+#include "tools/engine/batch.h"
 #include "tools/engine/engine.h"
 #include "tools/engine/session_options.h"
 
 namespace fsdp {
+
+struct DeviceBatch {
+  Tensor tokens;     // (B, T), i32
+  Tensor targets;    // (B * T), i32: what each position predicts
+  Tensor samples;    // (B), i64
+  Tensor key_bias;   // of the mask; undefined without one
+  Tensor positions;  // (B, T), i32; undefined: 0, 1, ... in every row
+
+  // The context of a forward of these rows, which must outlive it.
+  ForwardContext context(DropoutKey key, bool training) const;
+};
+
+// Error when the length is not within [1, max_length] or a token is not in the vocabulary. Values
+// that are not tokens or targets are in the accumulation dtype of `compute`.
+DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t max_length,
+                   Backend& backend, DType compute);
 
 class Session : public Engine {
  public:

@@ -44,7 +44,7 @@ comm::WrapPolicy wrap_of(const SessionOptions& options) {
 void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
                    int shards) {
   const comm::UnitPolicy policy = comm::unit_policy(options, {.shards = shards}, false);
-  if (options.units_in_flight > 1 || policy.keeps_parameters) return;
+  if (options.units_in_flight > 1 || policy.keeps_parameters()) return;
   const std::set<const Module*> wrapped = wrap(model).modules;
   const auto tables = std::count_if(wrapped.begin(), wrapped.end(), [](const Module* module) {
     return module->class_name() == "Embedding";

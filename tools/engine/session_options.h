@@ -1,5 +1,5 @@
 // What a session is made of, as options, and what follows from them before there is a session:
-// explain and inspect ask the same. Not here: where a session computes (places.h), the
+// explain and inspect ask the same. Not here: where a session computes (engine.h), the
 // configuration file that most options come from (tools/config), and how it becomes options
 // (tools/train/config_to_session.h).
 #pragma once

@@ -1,7 +1,7 @@
-// A model's answers to the questions of SQuAD files, and how many are right: a model folder and
-// files in, figures out, the same on any number of ranks. What `fsdp eval --task squad` does. Read
-// next: squad_questions.h, tools/report/answer_metric.h, tools/generate/generation.h (whose
-// questions are dealt to ranks).
+// A model's answers to the questions of SQuAD v1.1 files, and how many are right: a model folder
+// and files in, figures out, the same on any number of ranks. What `fsdp eval --task squad` does.
+// Read next: tools/report/answer_metric.h (scores), tools/generate/generation.h (whose questions
+// are dealt to ranks). Not here: the form of the files (tools/data/squad.h).
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,38 @@
 #include <string>
 #include <vector>
 
-#include "tools/evaluate/squad_questions.h"
+#include "core/io/json.h"
+#include "tools/data/prompts.h"
+#include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/load_model.h"
 #include "tools/report/answer_metric.h"
 
 namespace fsdp::tools {
 
+struct SquadQuestion {
+  std::string where;  // "file:line", for errors
+  std::string id;
+  Json row;                          // fields of the template
+  std::vector<std::string> answers;  // references, at least one
+};
+
+// In the order of the files, the first `limit`; 0: all. Error that names file and line for a file
+// of another form, a question without id or reference answers, an id that was there before.
+std::vector<SquadQuestion> read_questions(const std::vector<std::string>& files, int64_t limit);
+
+struct SquadPrompts {
+  std::vector<data::Prompt> prompts;  // of the questions, in their order
+  int64_t cut = 0;                    // prompts that are not whole
+};
+// The template "squad" up to the answer: "Question: ... Context: ... Answer:". Of a prompt that has
+// more than `room` tokens the context is cut at its end. Error that names the question which is too
+// long without any context.
+SquadPrompts make_prompts(const std::vector<SquadQuestion>& questions,
+                          const data::Tokenizer& tokenizer, int64_t room);
+
 struct SquadEvaluationOptions {
-  std::string folder, base;  // as of find_model
-  std::string tokenizer;     // "": the model folder's
-  std::string dtype = "f32";
-  std::string strategy;  // "": no_shard on one rank, full_shard on several
+  ModelOptions model;
   std::vector<std::string> files;
   int64_t limit = 0;        // questions, the first ones; 0: all
   int64_t length = 0;       // tokens of a prompt and its answer together; 0: the model's positions

@@ -15,7 +15,6 @@
 #include "tools/data/text_source.h"
 #include "tools/data/token_cache.h"
 #include "tools/data/tokenizer/tokenizer.h"
-#include "tools/model_folders/load_model.h"
 #include "tools/predict/model_use.h"
 #include "tools/train/train_data.h"
 
@@ -32,14 +31,14 @@ struct OpenedModel {
 
 OpenedModel open_model(const TextEvaluationOptions& options) {
   OpenedModel out;
-  out.source = find_model(options.folder, options.base);
+  out.source = find_model(options.model.folder, options.model.base);
   out.config = out.source.config();
   out.tokenizer_name =
-      options.tokenizer.empty() ? out.source.default_tokenizer() : options.tokenizer;
+      options.model.tokenizer.empty() ? out.source.default_tokenizer() : options.model.tokenizer;
   if (options.config && options.config->data.is_tokens()) return out;  // none takes part
   out.tokenizer = data::make_tokenizer(out.tokenizer_name);
-  out.note =
-      check_vocabulary(options.folder, out.tokenizer_name, *out.tokenizer, out.config.vocabulary);
+  out.note = check_vocabulary(options.model.folder, out.tokenizer_name, *out.tokenizer,
+                              out.config.vocabulary);
   return out;
 }
 
@@ -180,8 +179,7 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   const EvaluatedData data =
       options.config ? open_validation(*options.config, model, rank.world, listener, figures)
                      : open_text(options, model, rank.world, listener, figures);
-  const PlacedOptions placed = options_for_use(model.config, figures.length, options.strategy,
-                                               parse_dtype(options.dtype), rank);
+  const PlacedOptions placed = options_for_use(model.config, figures.length, options.model, rank);
   check_fits(rank, placed, data.use);
   Session session = place_session(rank.world, placed);
   load_model(session, model.source, listener.note);
@@ -198,8 +196,8 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
     const std::string why = figures.loss.tokens == 0
                                 ? "no token is predicted"
                                 : fmt::format("the loss is not finite ({}) in {}",
-                                              format_value(figures.loss.nats), options.dtype);
-    throw AgreedError(fmt::format("{}: {}", options.folder, why), status::kGaveUp);
+                                              format_value(figures.loss.nats), options.model.dtype);
+    throw AgreedError(fmt::format("{}: {}", options.model.folder, why), status::kGaveUp);
   }
   figures.seconds = seconds();
   const bool is_tokens = options.config && options.config->data.is_tokens();

@@ -11,6 +11,7 @@
 
 #include "tools/config/config.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/load_model.h"
 #include "tools/train/evaluation.h"
 
 namespace fsdp::tools {
@@ -18,10 +19,7 @@ namespace fsdp::tools {
 constexpr int64_t kLongestByDefault = 1024;
 
 struct TextEvaluationOptions {
-  std::string folder, base;  // as of find_model
-  std::string tokenizer;     // "": the model folder's
-  std::string dtype = "f32";
-  std::string strategy;  // "": no_shard on one rank, full_shard on several
+  ModelOptions model;
   std::vector<std::string> files;
   std::string field = "text";  // of a row of JSON
   std::string cache;           // folder for the tokens; "": .cache/tokens

@@ -10,7 +10,7 @@
 #include "core/kv_cache.h"
 #include "models/input_rules.h"
 #include "models/key_bias.h"
-#include "tools/engine/row_range.h"
+#include "tools/engine/batch.h"
 
 namespace fsdp::tools {
 namespace {

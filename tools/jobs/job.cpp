@@ -1,24 +1,133 @@
-// Contract: tools/jobs/job.h.
+// Contract: tools/jobs/job.h. The forms of files: man mpirun of Open MPI ("hostfile"), MPICH's and
+// Intel MPI's machine files, DeepSpeed's hostfile, PBS_NODEFILE, LSB_DJOB_HOSTFILE, PE_HOSTFILE.
 #include "tools/jobs/job.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string_view>
 
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/file.h"
 #include "core/io/held_stream.h"
 #include "tools/config/config.h"
-#include "tools/launch/gpu_nodes.h"
-#include "tools/launch/srun_plugin.h"
+#include "tools/launch/batch_job.h"
+#include "tools/launch/host_load.h"
+#include "tools/launch/launcher_environment.h"
+#include "tools/launch/thread_choice.h"
 
 extern char** environ;
 
 namespace fsdp::tools {
+namespace {
+
+constexpr int kMostRanks = 65536;
+
+// 0: no number of ranks.
+int ranks_in(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool number = error == std::errc() && end == text.data() + text.size();
+  return number && value <= kMostRanks ? std::max(value, 0) : 0;
+}
+
+// "a:4", "b[1-3]:4", "c". Empty where it is none of these.
+std::vector<HostSlots> hosts_of(const std::string& part) {
+  const size_t colon = part.rfind(':');
+  const int ranks = colon == part.npos ? 1 : ranks_in(std::string_view(part).substr(colon + 1));
+  const std::string names = part.substr(0, colon);
+  const bool odd = names.find_first_of(" =,/\"'<>(){};:|&\xef") < names.find('[');
+  if (names.empty() || ranks == 0 || odd || names.find_first_of(".-") == 0) return {};
+  std::vector<HostSlots> hosts;
+  for (const std::string& name : expand_host_list(names)) hosts.push_back({name, ranks});
+  return hosts;
+}
+
+// The words behind the host: "slots=4 max_slots=8", "4", "4 queue@a UNDEFINED".
+bool set_ranks(const std::vector<std::string>& words, std::vector<HostSlots>& hosts) {
+  constexpr size_t kOfGridEngine = 4;
+  const auto set = [&](int ranks) {
+    for (HostSlots& host : hosts) host.ranks = ranks;
+    return ranks > 0;
+  };
+  if (words.size() == 2 || words.size() == kOfGridEngine) {
+    if (const int ranks = ranks_in(words[1])) return set(ranks);
+  }
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const int ranks = equals == std::string::npos ? 0 : ranks_in(words[i].substr(equals + 1));
+    if (ranks == 0) return false;
+    if (name == "slots") {
+      set(ranks);
+    } else if (name != "max_slots" && name != "max-slots") {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<HostSlots> parse_hosts(const std::string& text) {
+  std::vector<HostSlots> hosts;
+  int open = 0;
+  for (size_t begin = 0, i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '[') ++open;
+    if (i < text.size() && text[i] == ']') --open;
+    if (i < text.size() && (text[i] != ',' || open > 0)) continue;
+    const std::string part = text.substr(begin, i - begin);
+    const std::vector<HostSlots> more = hosts_of(part);
+    FSDP_CHECK(!more.empty(),
+               "--hosts: expected host:ranks, such as a:4,b:4, or a file of hosts, got \"{}\"",
+               part);
+    for (const HostSlots& host : more) {
+      FSDP_CHECK(std::ranges::count(hosts, host.host, &HostSlots::host) == 0,
+                 "--hosts: {} is listed twice", host.host);
+      hosts.push_back(host);
+    }
+    begin = i + 1;
+  }
+  return hosts;
+}
+
+std::vector<HostSlots> parse_host_file(const std::string& text, const std::string& place) {
+  std::vector<HostSlots> hosts;
+  std::istringstream lines(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream stream(line.substr(0, line.find('#')));
+    std::vector<std::string> words;
+    for (std::string word; stream >> word;) words.push_back(word);  // \r is white space
+    if (words.empty()) continue;
+    std::vector<HostSlots> more = hosts_of(words[0]);
+    const bool known = !more.empty() && set_ranks(words, more);
+    FSDP_CHECK(known, "{}:{}: expected a host, \"a\", \"a:4\" or \"a slots=4\", got \"{}\"", place,
+               number, fmt::to_string(fmt::join(words, " ")));
+    for (const HostSlots& host : more) {
+      const auto there = std::ranges::find(hosts, host.host, &HostSlots::host);
+      there == hosts.end() ? hosts.push_back(host) : void(there->ranks += host.ranks);
+    }
+  }
+  FSDP_CHECK(!hosts.empty(), "{}: expected a host in each line, the file has none", place);
+  return hosts;
+}
+
+std::vector<HostSlots> read_hosts(const std::string& given) {
+  const bool marked = given.starts_with("@");
+  const std::string name = marked ? given.substr(1) : given;
+  const bool is_file = name.ends_with(".txt") || name.ends_with(".hosts") || is_there(name);
+  if (!marked && !is_file) return parse_hosts(given);
+  FSDP_CHECK(!is_folder(name), "--hosts: expected a file of hosts, got the folder {}", name);
+  return parse_host_file(read_file(name), name);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,11 +141,6 @@ bool is_exported(std::string_view name) {
   }
   return name == "LD_LIBRARY_PATH" || name == "PATH";
 }
-
-// Set by the parent for each start (parent.cpp), read by rank 0, which may be on another host.
-constexpr const char* kParentVariables[] = {"FSDP_RESTARTS", "FSDP_ENDED_BEFORE",
-                                            "FSDP_STATUS_BEFORE", "FSDP_CAUSE_BEFORE",
-                                            "FSDP_DURABLE_STEP"};
 
 int most_of_host(const Job& job, const JobHost& host) {
   if (job.hosts.empty()) return host.slurm_ranks > 0 ? host.slurm_ranks : job.all_ranks();
@@ -93,7 +197,10 @@ Words mpirun_words(const Job& job, const JobHost& host, bool goes_on) {
     if (is_exported(name)) add({"-x", name});
   }
   if (goes_on && !job.hosts.empty()) {
-    for (const char* name : kParentVariables) add({"-x", name});
+    // Read by rank 0, which may be on another host.
+    for (const std::string& variable : variables_of({})) {
+      add({"-x", variable.substr(0, variable.find('='))});
+    }
   }
   return words;
 }
@@ -132,10 +239,7 @@ int Job::all_ranks() const {
 }
 
 JobHost this_host(const Job& job) {
-  JobHost host = {.root = ::geteuid() == 0};
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) host.cores = std::max(1, CPU_COUNT(&set));
+  JobHost host = {.cores = static_cast<int>(own_cores().size()), .root = ::geteuid() == 0};
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view text = *variable;
     host.variables.emplace_back(text.substr(0, text.find('=')));
@@ -150,14 +254,14 @@ JobHost this_host(const Job& job) {
   host.slurm_cores = number_of("SLURM_CPUS_PER_TASK");
   if (job.launcher == Launcher::kSrun) {
     const auto plugin = asked_srun_plugin();
-    FSDP_CHECK(plugin, "launch srun: there is no srun on this machine that answers");
+    FSDP_CHECK(plugin, "launch srun: no srun on this machine answers");
     host.srun_plugin = *plugin;
   }
   return host;
 }
 
 Words command_of(const Job& job, const JobHost& host, bool goes_on) {
-  FSDP_CHECK(!job.arguments.empty(), "launch: expected a command behind --, such as: -- train ...");
+  FSDP_CHECK(!job.arguments.empty(), "launch: expected a command after --, such as: -- train ...");
   if (!job.hosts.empty()) {
     const int slots = Job{.hosts = job.hosts}.all_ranks();
     FSDP_CHECK(job.all_ranks() <= slots, "launch: {} ranks, but --hosts has {}", job.ranks, slots);

@@ -17,8 +17,8 @@
 
 #include "core/io/file.h"
 #include "tools/jobs/run_watch.h"
-#include "tools/jobs/silence.h"
 #include "tools/launch/interrupt.h"
+#include "tools/launch/launcher_environment.h"
 #include "tools/launch/status.h"
 #include "tools/report/run_costs.h"
 
@@ -156,7 +156,7 @@ class Parent {
     if (goes_on()) {
       const RunWatch::Look look = watch_.look(kLookWell);
       seen_before_ = look.seen;
-      durable_step_ = look.durable_step;
+      told_.durable_step = look.durable_step;
     }
     for (;;) {
       const int status = run_once(words);
@@ -168,7 +168,7 @@ class Parent {
       int signal = next_asking(next.pause);
       while (signal == 0) {
         const RunWatch::Look look = watch_.look(kLookWell, true);
-        durable_step_ = std::max(durable_step_, look.durable_step);
+        told_.durable_step = std::max(told_.durable_step, look.durable_step);
         if (look.problem.empty()) break;
         const Restarts::Decision wait = restarts_.wait(look.problem, now());
         if (!wait.why.empty()) options_.say(wait.why);
@@ -208,14 +208,14 @@ class Parent {
       const bool again = status != status::kDone && asked_ == 0 && options_.restarts.most > 0;
       const RunWatch::Look look = watch_.look(kLookWell, again);
       note_step(look);
-      end.durable_step = durable_step_ = look.durable_step;
+      end.durable_step = told_.durable_step = look.durable_step;
       end.problem = look.problem;
     }
     end.stepped = stepped_;
-    if (stepped_ || ended_before_ == "0") {
-      ended_before_ = fmt::format("{:.3f}", unix_time());
-      status_before_ = status;
-      cause_before_ = hung_;
+    if (stepped_ || told_.ended == 0) {
+      told_.ended = unix_time();
+      told_.status = status;
+      told_.cause = hung_;
     }
     return end;
   }
@@ -245,16 +245,9 @@ class Parent {
     return now - *stopping_ > kTogether;
   }
 
-  // Read by tools/launch/launch.cpp, as kParentVariables of job.cpp has them.
-  std::vector<std::string> variables() const {
-    return {
-        fmt::format("FSDP_RESTARTS={}", restarts_.count()), "FSDP_ENDED_BEFORE=" + ended_before_,
-        fmt::format("FSDP_STATUS_BEFORE={}", status_before_), "FSDP_CAUSE_BEFORE=" + cause_before_,
-        fmt::format("FSDP_DURABLE_STEP={}", durable_step_)};
-  }
-
   int run_once(const std::vector<std::string>& words) {
-    const pid_t child = start(options_, words, variables(), signals_);
+    told_.by_parent = static_cast<int>(restarts_.count());
+    const pid_t child = start(options_, words, variables_of(told_), signals_);
     Silence silence(child, options_.silence);
     stepped_ = false;
     hung_.clear();
@@ -316,11 +309,7 @@ class Parent {
   Restarts restarts_;
   RunWatch watch_;
   sigset_t signals_, before_;
-  // Of the last start that had come to a step, or of the first one.
-  std::string ended_before_ = "0";  // Unix time; 0: this is the first start
-  int status_before_ = -1;
-  std::string cause_before_;
-  int64_t durable_step_ = 0;           // of the last checkpoint; 0: none is known
+  StartsBefore told_;                  // to the next start
   double seen_before_ = 0;             // the last step that was seen, Unix time
   bool stepped_ = false;               // this start has come to a step
   std::string hung_;                   // why this start is being ended; "": it is not

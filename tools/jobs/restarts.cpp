@@ -58,10 +58,10 @@ Restarts::Decision Restarts::count_failure(const std::string& ended) {
     return {.why = fmt::format("{}, after {} restarts (--restart)", ended, counted_)};
   }
   if (in_vain_ >= limits_.without_progress) {
-    return {.status = status::kGaveUp,
-            .why = fmt::format("{}; {} restarts in a row brought no checkpoint after that of step "
-                               "{}: given up",
-                               ended, in_vain_, durable_step_)};
+    return {
+        .status = status::kGaveUp,
+        .why = fmt::format("{}; {} restarts in a row brought no checkpoint after step {}: given up",
+                           ended, in_vain_, durable_step_)};
   }
   ++count_, ++counted_;
   const std::chrono::seconds pause = pause_after(in_vain_);

@@ -1,8 +1,11 @@
 // Contract: tools/jobs/run_watch.h.
 #include "tools/jobs/run_watch.h"
 
-#include <condition_variable>
-#include <mutex>
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <system_error>
 #include <thread>
 
@@ -11,8 +14,9 @@
 #include <unistd.h>
 
 #include "core/io/file.h"
-#include "tools/checkpoint/run_record.h"
+#include "tools/launch/ring_dump.h"
 #include "tools/report/run_costs.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -65,47 +69,32 @@ RunWatch::Look look_at(const fs::path& directory, bool known, bool expected, boo
 
 }  // namespace
 
-struct RunWatch::Call {
-  std::mutex mutex;
-  std::condition_variable wakes;
-  bool done = false;
-  Look found;
-
-  bool wait(milliseconds limit) {
-    std::unique_lock lock(mutex);
-    return wakes.wait_for(lock, limit, [this] { return done; });
-  }
-};
-
 RunWatch::RunWatch(fs::path run_directory) : directory_(std::move(run_directory)) {}
 
-RunWatch::~RunWatch() {
-  if (call_) call_->wait(milliseconds(500));
+RunWatch::~RunWatch() { returned_within(milliseconds(500)); }
+
+bool RunWatch::returned_within(milliseconds limit) const {
+  return call_.valid() && call_.wait_for(limit) == std::future_status::ready;
 }
 
 void RunWatch::begin(std::function<Look()> work) {
-  auto call = std::make_shared<Call>();
   try {
-    std::thread([call, work = std::move(work)] {
-      const Look found = work();
-      const std::lock_guard lock(call->mutex);
-      call->found = found;
-      call->done = true;
-      call->wakes.notify_all();
-    }).detach();
-    call_ = std::move(call);
+    std::packaged_task<Look()> look(std::move(work));
+    std::future<Look> found = look.get_future();
+    std::thread(std::move(look)).detach();
+    call_ = std::move(found);
   } catch (const std::system_error&) {  // no thread to spare: seen later
   }
 }
 
 RunWatch::Look RunWatch::look(milliseconds limit, bool writes) {
-  const bool taken = call_ && call_->wait(limit);
+  const bool taken = returned_within(limit);
   if (taken) take();
-  if (!call_) {
+  if (!call_.valid()) {
     begin([directory = directory_, writes, known = last_.durable_step > 0, expected = expects_] {
       return look_at(directory, known, expected, writes);
     });
-    if (call_ && call_->wait(limit)) {
+    if (returned_within(limit)) {
       take();
       return last_;
     }
@@ -117,7 +106,7 @@ RunWatch::Look RunWatch::look(milliseconds limit, bool writes) {
 }
 
 void RunWatch::leave_end(EndNote note, milliseconds limit) {
-  if (call_ && !call_->wait(limit)) return;
+  if (call_.valid() && !returned_within(limit)) return;
   begin([note, directory = directory_]() mutable {
     try {
       if (const auto before = read_end_note(directory)) {
@@ -130,15 +119,64 @@ void RunWatch::leave_end(EndNote note, milliseconds limit) {
     }
     return Look();
   });
-  if (call_) call_->wait(limit);
+  returned_within(limit);
 }
 
 void RunWatch::take() {
   const int64_t before = last_.durable_step;
-  last_ = call_->found;
+  last_ = call_.get();
   if (last_.durable_step == 0) last_.durable_step = before;  // it could not be read
   expects_ = expects_ || last_.seen > 0 || last_.durable_step > 0;
-  call_.reset();
+}
+
+namespace {
+
+using std::chrono::seconds;
+
+std::string text_of(std::chrono::duration<double> time, const std::string& why) {
+  return fmt::format("no sign of life of the job for {:.0f} s: {}", time.count(), why);
+}
+
+}  // namespace
+
+std::string Silence::after(const RunWatch::Look& look, Clock::time_point now) {
+  constexpr seconds kLeast(60);   // a file system may know late that a file has changed
+  constexpr seconds kLongest(2);  // beyond, this process did not run either
+  const auto passed = std::min<std::chrono::duration<double>>(now - last_, kLongest);
+  last_ = now;
+  stopped_ = process_state(job_) == "T" ? stopped_ + passed : passed.zero();
+  if (stopped_ > limit_) return text_of(stopped_, fmt::format("process {} is stopped", job_));
+  if (!look.problem.empty()) return "";
+  // What an earlier start has left is no sign of this one.
+  if (look.sign_of_life != sign_) {
+    lives_ = lives_ || sign_ >= 0;
+    sign_ = look.sign_of_life;
+    silent_ = passed.zero();
+  } else if (lives_) {
+    silent_ += passed;
+  }
+  // sign_ 0: no file, which is no stopped job: somebody has removed it.
+  if (sign_ == 0 || silent_ <= std::max(limit_, kLeast)) return "";
+  return text_of(silent_, "nothing touches progress.json in the run directory");
+}
+
+std::vector<pid_t> processes_below(pid_t process) {
+  std::multimap<pid_t, pid_t> children;
+  for (const std::string& name : names_in("/proc")) {
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    std::ifstream stat("/proc/" + name + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(stat)), {});
+    const size_t state = text.rfind(") ");  // "12 (name of it) S 7 ...": its parent is 7
+    if (state == text.npos || text.size() < state + 5) continue;
+    children.emplace(std::atoi(text.c_str() + state + 4), std::atoi(name.c_str()));
+  }
+  std::vector<pid_t> found = {process};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [first, end] = children.equal_range(found[i]);
+    for (auto child = first; child != end; ++child) found.push_back(child->second);
+  }
+  found.erase(found.begin());
+  return found;
 }
 
 }  // namespace fsdp::tools

@@ -1,15 +1,19 @@
 // What the parent of a job sees of the run in its directory: whether it lives, how far it is, and
-// whether it could go on there. Each look is a thread of its own, because a call of a storage that
-// is away may not come back. Read next: parent.h. Not here: what a person sees
-// (tools/report/run_status.h).
+// whether it could go on there; and whether the job hangs as a whole, so that none of its ranks can
+// end it. Each look is a thread of its own, because a call of a storage that is away may not come
+// back. Read next: parent.h. Not here: what a person sees (tools/report/run_status.h), ranks that
+// hear nothing of each other (tools/launch/heartbeat.h).
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
+#include <future>
 #include <string>
+#include <vector>
+
+#include <sys/types.h>
 
 #include "tools/launch/end_note.h"
 
@@ -30,8 +34,8 @@ class RunWatch {
   RunWatch& operator=(const RunWatch&) = delete;
 
   // What a look finds within this time; else what one has found since the last call; else what was
-  // known then, with the problem that nothing answers. `writes`: it also tries whether a file can be
-  // written there, and no earlier look counts.
+  // known then, with the problem that nothing answers. `writes`: it also tries whether a file can
+  // be written there, and no earlier look counts.
   Look look(std::chrono::milliseconds limit, bool writes = false);
   // A look has found a run that has done a step: where the directory is missing later, or has no
   // run in it, it has gone. A start that fails before may remove what it has made.
@@ -40,14 +44,40 @@ class RunWatch {
   void leave_end(EndNote note, std::chrono::milliseconds limit);
 
  private:
-  struct Call;  // a look of a thread
   void begin(std::function<Look()> work);
+  bool returned_within(std::chrono::milliseconds limit) const;
   void take();  // what the look that has come back has found
 
   std::filesystem::path directory_;
-  std::shared_ptr<Call> call_;  // none: nobody looks
+  std::future<Look> call_;  // a look of a thread; not valid: nobody looks
   Look last_;
   bool expects_ = false;
 };
+
+// How long the job has shown no sign of life, in time in which the parent ran: a job that is
+// suspended together with it is not silent.
+class Silence {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `job`: the process that the parent has started.
+  Silence(pid_t job, std::chrono::seconds limit, Clock::time_point begin = Clock::now())
+      : job_(job), limit_(limit), last_(begin) {}
+
+  // Each second. Why the job is to be ended; "": it lives, or nobody knows. In its set-up a job
+  // shows no sign of life but that its process is not stopped.
+  std::string after(const RunWatch::Look& look, Clock::time_point now);
+
+ private:
+  pid_t job_;
+  std::chrono::seconds limit_;
+  Clock::time_point last_;
+  std::chrono::duration<double> stopped_{0}, silent_{0};
+  int64_t sign_ = -1;   // the last one; < 0: nobody has looked
+  bool lives_ = false;  // this start has shown one
+};
+
+// Those that the process has started, and those below them, as far as /proc shows them.
+std::vector<pid_t> processes_below(pid_t process);
 
 }  // namespace fsdp::tools

@@ -95,7 +95,7 @@ class Seen {
 std::string submit(const std::filesystem::path& script, const Ask& ask) {
   const ShellOutput printed = ask({"sbatch", "--parsable", script.string()});
   FSDP_CHECK(printed.status != 127,
-             "launch slurm: there is no sbatch on this machine: submit {} where there is one",
+             "launch slurm: this machine has no sbatch: submit {} on one that has it",
              script.string());
   // Notes of the cluster may stand before the number.
   std::string id;

@@ -1,5 +1,5 @@
 // A job in Slurm's queue: submitting it, and following it to its end. Not here: the file that is
-// submitted (slurm_script.h).
+// submitted (batch_file.h).
 #pragma once
 
 #include <chrono>

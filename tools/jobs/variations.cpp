@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "tools/config/list_items.h"
+#include "tools/config/key_values.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,5 +1,5 @@
 // The jobs of a small sweep: every combination of the values of some keys, each with a run
-// directory of its own. Read next: slurm_script.h, which makes an array of them. Not here: jobs of
+// directory of its own. Read next: batch_file.h, which makes an array of them. Not here: jobs of
 // this machine, one after the other (tools/sweep).
 #pragma once
 

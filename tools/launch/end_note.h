@@ -1,6 +1,6 @@
 // What a run that ends in an error leaves of its end, end.json in its directory: whoever looks at
 // the directory later, or starts the run again, has no other word of it. A run that comes to its
-// end says it in metrics.json. Not here: who reads both (tools/report/run_state.h).
+// end says it in metrics.json. Not here: who reads both (tools/report/run_reader.h).
 #pragma once
 
 #include <filesystem>

@@ -4,6 +4,8 @@
 // Every rank beats to rank 0 and to the ranks of its host, and watches the ranks it beats to. Not
 // here: what is done about a silent rank (tools/launch/job_end.h), a process that has ended, which
 // its host notices at once (rank_watch.h).
+// Until the processes can talk to each other (MPI_Init, which waits for all of them and for ever),
+// a StartWatch ends the job when a process of this host is stopped, or when it takes too long.
 //
 // [Note: who is silent] A rank that was not heard of for the whole limit. Only a rank that has run
 // all the time may say so: one whose own beats were late was stopped itself, or starved, and gives
@@ -17,9 +19,13 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
+#include "comm/patience.h"
 #include "comm/work_progress.h"
 #include "tools/launch/network_cards.h"
 #include "tools/launch/rank_watch.h"
@@ -115,5 +121,38 @@ class Heartbeat {
   std::chrono::steady_clock::time_point started_;
   bool noted_ = false;
 };
+
+class StartWatch {
+ public:
+  struct Limits {
+    std::chrono::milliseconds silence{0};  // of a stopped process; 0: not looked at
+    std::chrono::milliseconds start{0};    // of all
+    // How long a signal may wait (SignalsWait) for ranks that perhaps never come.
+    std::chrono::milliseconds signal{3000};
+  };
+  using Failed = std::function<void(const std::string& reason)>;
+  // `failed` is called once, on the thread of the watch.
+  StartWatch(RankWatch& watch, Limits limits, Failed failed);
+  ~StartWatch();
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+
+ private:
+  void look();
+  std::string reason_to_end();  // "": none
+
+  RankWatch& watch_;
+  Limits limits_;
+  Failed failed_;  // null: it was called
+  comm::Patience patience_;
+  SilenceWatch silence_;
+  pid_t stopped_ = 0;                                           // 0: none is
+  std::optional<std::chrono::steady_clock::time_point> asked_;  // since when a signal waits
+  int timer_ = -1;
+};
+
+// ---- for tests ----
+// Processes of the same program and parent, without this one: the other ranks of this host.
+std::vector<pid_t> sibling_processes();
 
 }  // namespace fsdp::tools

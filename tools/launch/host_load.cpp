@@ -1,17 +1,63 @@
-// Reading of /proc; proc(5) names the fields.
+// Reading of /proc and /sys. proc(5) and the kernel's Documentation/accounting/psi and
+// Documentation/ABI/stable/sysfs-class-infiniband name the fields.
 #include "tools/launch/host_load.h"
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "tools/launch/proc_text.h"
+#include "core/io/file.h"
 
 namespace fsdp::tools {
+namespace proc {
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+std::string first_line_of(const std::filesystem::path& file) {
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return line;
+}
+
+std::vector<uint64_t> numbers_in(std::string_view text) {
+  std::vector<uint64_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    while (at != end && (*at == ' ' || *at == '\t')) ++at;
+    uint64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) return numbers;
+    numbers.push_back(number);
+    at = rest;
+  }
+}
+
+std::vector<uint64_t> numbers_of_line(std::string_view text, std::string_view name) {
+  for (;;) {
+    if (text.starts_with(name)) return numbers_in(text.substr(name.size()));
+    const size_t end = text.find('\n');
+    if (end == text.npos) return {};
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace proc
+
 namespace {
 
 using proc::numbers_in;
@@ -103,6 +149,162 @@ double process_age_s(const std::filesystem::path& proc) {
   const double up = std::atof(text_of(proc / "uptime").c_str());
   const double age = up - static_cast<double>(started) / static_cast<double>(ticks_per_second());
   return started == 0 ? 0 : std::max(age, 0.0);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using Number = HostActivity::Number;
+
+void add(Number& sum, double value) { sum = sum.value_or(0) + value; }
+
+Number first_of(const std::vector<uint64_t>& numbers, double unit) {
+  return numbers.empty() ? Number() : unit * static_cast<double>(numbers[0]);
+}
+
+// Of cards that have a device: what a VLAN, a bond or a bridge carries counts at a card, too. Where
+// none has one, as in a container, of all but the loopback.
+void read_network(const fs::path& root, HostActivity& out) {
+  HostActivity real;
+  std::istringstream lines(proc::text_of(root / "proc/net/dev"));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon == line.npos) continue;  // the head
+    std::string card;
+    std::istringstream(line.substr(0, colon)) >> card;
+    if (card == "lo") continue;
+    const auto numbers = proc::numbers_in(std::string_view(line).substr(colon + 1));
+    constexpr size_t kSent = 8;  // behind eight numbers of what was received
+    if (numbers.size() <= kSent) continue;
+    std::error_code none;
+    const bool is_real = fs::exists(root / "sys/class/net" / card / "device", none);
+    HostActivity& sums = is_real ? real : out;
+    add(sums.received, static_cast<double>(numbers[0]));
+    add(sums.sent, static_cast<double>(numbers[kSent]));
+  }
+  if (!real.received) return;
+  out.received = real.received;
+  out.sent = real.sent;
+}
+
+void read_infiniband(const fs::path& root, HostActivity& out) {
+  constexpr double kBytes = 4;  // the counters count words of them
+  std::error_code none;
+  for (const auto& card : fs::directory_iterator(root / "sys/class/infiniband", none)) {
+    for (const auto& port : fs::directory_iterator(card.path() / "ports", none)) {
+      const auto count = [&](const char* name, Number& sum) {
+        const std::string words = proc::text_of(port.path() / "counters" / name);
+        if (const Number bytes = first_of(proc::numbers_in(words), kBytes)) add(sum, *bytes);
+      };
+      count("port_rcv_data", out.infiniband_received);
+      count("port_xmit_data", out.infiniband_sent);
+    }
+  }
+}
+
+// "Tcp: NAME NAME ..." and below it "Tcp: 1 2 ...".
+Number retransmitted(const std::string& snmp) {
+  std::istringstream lines(snmp);
+  for (std::string names; std::getline(lines, names);) {
+    if (!names.starts_with("Tcp: ")) continue;
+    std::string values;
+    std::getline(lines, values);
+    std::istringstream name_words(names), value_words(values);
+    for (std::string name, value; name_words >> name && value_words >> value;) {
+      if (name == "RetransSegs") return first_of(proc::numbers_in(value), 1);
+    }
+    break;
+  }
+  return {};
+}
+
+void read_disk(const fs::path& root, DiskNumber disk, HostActivity& out) {
+  constexpr double kSector = 512;  // bytes, of any disk
+  std::istringstream lines(proc::text_of(root / "proc/diskstats"));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    DiskNumber number;
+    std::string name;
+    // reads, merged, sectors, ms; writes, merged, sectors
+    double reads = 0, merged = 0, sectors_read = 0, ms = 0, writes = 0, sectors_written = 0;
+    words >> number.major >> number.minor >> name;
+    if (number.major != disk.major || number.minor != disk.minor) continue;
+    words >> reads >> merged >> sectors_read >> ms >> writes >> merged >> sectors_written;
+    if (!words) return;
+    out.read = kSector * sectors_read;
+    out.written = kSector * sectors_written;
+    return;
+  }
+}
+
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS"
+Number stalled(const std::string& pressure) {
+  const size_t total = pressure.find("total=");
+  if (!pressure.starts_with("some ") || total == pressure.npos) return {};
+  return first_of(proc::numbers_in(std::string_view(pressure).substr(total + 6)), 1e-6);
+}
+
+void read_memory(const fs::path& root, HostActivity& out) {
+  const std::string text = proc::text_of(root / "proc/meminfo");
+  const auto bytes = [&](std::string_view name) {
+    return first_of(proc::numbers_of_line(text, name), 1024);
+  };
+  out.memory_available = bytes("MemAvailable:");
+  const Number total = bytes("SwapTotal:"), free = bytes("SwapFree:");
+  if (total && free) out.swap_used = *total - *free;
+}
+
+}  // namespace
+
+DiskNumber disk_of(const fs::path& file) {
+  struct ::stat status = {};
+  if (::stat(file.c_str(), &status) != 0) return {};
+  return {major(status.st_dev), minor(status.st_dev)};
+}
+
+HostActivity read_host_activity(DiskNumber disk, const fs::path& root) {
+  HostActivity out;
+  read_network(root, out);
+  read_infiniband(root, out);
+  out.retransmitted = retransmitted(proc::text_of(root / "proc/net/snmp"));
+  read_disk(root, disk, out);
+  out.cpu_stalled = stalled(proc::text_of(root / "proc/pressure/cpu"));
+  out.memory_stalled = stalled(proc::text_of(root / "proc/pressure/memory"));
+  out.io_stalled = stalled(proc::text_of(root / "proc/pressure/io"));
+  double load = 0;
+  if (std::istringstream(proc::text_of(root / "proc/loadavg")) >> load) out.load = load;
+  read_memory(root, out);
+  return out;
+}
+
+std::map<std::string, int> numa_nodes_of_gpus(const std::filesystem::path& root) {
+  std::map<std::string, int> nodes;
+  std::error_code absent;
+  const std::filesystem::path driver = root / "sys/bus/pci/drivers/nvidia";
+  for (const auto& entry : std::filesystem::directory_iterator(driver, absent)) {
+    const std::filesystem::path file = entry.path() / "numa_node";
+    if (is_there(file)) nodes[entry.path().filename()] = std::atoi(read_file(file).c_str());
+  }
+  return nodes;
+}
+
+bool may_use_gpu(const char* visible, const std::filesystem::path& root) {
+  // CUDA takes the GPUs that are named before the first name of none: "", "-1", "NoDevFiles".
+  const std::string_view first = visible ? visible : "0";
+  if (first.find_first_of("0123456789") != 0 && !first.starts_with("GPU-") &&
+      !first.starts_with("MIG-")) {
+    return false;
+  }
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "dev", absent)) {
+    const std::string name = entry.path().filename();  // nvidia0, but not nvidiactl
+    if (name.starts_with("nvidia") && name.size() > 6 &&
+        name.find_first_not_of("0123456789", 6) == name.npos &&
+        ::access(entry.path().c_str(), R_OK | W_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace fsdp::tools

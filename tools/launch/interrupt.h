@@ -1,15 +1,16 @@
-// Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGALRM. The first signal asks the run to stop at
-// the end of a micro-step, the second one ends the process at once. Signals that come together are
-// one: GNU timeout sends one to the process and one to its group. SIGUSR1 asks it to stop so that
-// it can be started again: what a batch system sends before the time of a job is over. All ranks
-// must leave their loop at the same step, so they vote.
+// The signals of a process. Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGALRM: the first
+// signal asks the run to stop at the end of a micro-step, the second one ends the process at once.
+// Signals that come together are one: GNU timeout sends one to the process and one to its group.
+// SIGUSR1 asks it to stop so that it can be started again: what a batch system sends before the
+// time of a job is over. All ranks must leave their loop at the same step, so they vote. SIGBUS: a
+// mapped file (a cache of tokens, weights) that is cut while it is read, or whose disk fails. Files
+// that are read by calls have an Error for it (core/io/file.h).
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -57,17 +58,9 @@ int agreed_signal(const std::vector<int>& received_by_rank);
 class GraceLimit {
  public:
   GraceLimit(std::chrono::seconds limit, int rank);  // 0: none
-  ~GraceLimit();
-  GraceLimit(const GraceLimit&) = delete;
-  GraceLimit& operator=(const GraceLimit&) = delete;
 
  private:
-  void watch(std::chrono::seconds limit, int rank);
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool ended_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // ends with this
 };
 
 class StopVote {
@@ -86,5 +79,12 @@ class StopVote {
  private:
   std::unique_ptr<comm::Communicator> group_;
 };
+
+// From now on such a signal prints "fsdp: FILE: ..." and ends the process with status 1.
+void name_bus_errors();
+
+// ---- for tests ----
+// The path of the file that is mapped at the address, from the text of /proc/self/maps; "": none.
+std::string mapped_file(const std::string& maps, unsigned long address);
 
 }  // namespace fsdp::tools

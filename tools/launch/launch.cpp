@@ -20,15 +20,12 @@
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 #include "core/io/patience.h"
-#include "tools/launch/core_places.h"
-#include "tools/launch/foreign_launcher.h"
-#include "tools/launch/host_list.h"
+#include "tools/launch/batch_job.h"
+#include "tools/launch/heartbeat.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/job_end.h"
-#include "tools/launch/launcher_guard.h"
 #include "tools/launch/network_cards.h"
 #include "tools/launch/openmp_variables.h"
-#include "tools/launch/start_watch.h"
 #include "tools/launch/thread_choice.h"
 
 namespace fsdp::tools {
@@ -134,10 +131,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .threads = choice.threads,
                          .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,
-                         .restarts = environment().restarts,
-                         .ended_before = environment().ended_before,
-                         .status_before = environment().status_before,
-                         .cause_before = environment().cause_before,
+                         .before = starts_before(),
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
@@ -334,19 +328,6 @@ void set_up_environment(const LaunchOptions& options) {
   comm::set_up_nccl_environment(options.share_gpus && options.gpu_transport == "nccl");
 }
 
-namespace {
-
-// See [Note: who binds threads] in openmp_variables.h.
-void stay_on_places(bool says_so) {
-  const Cores own = own_cores();
-  const BoundCores bound = bound_cores(own, openmp_variable);
-  if (bound.cores != own) stay_on(bound.cores);
-  if (says_so && !bound.warning.empty()) print_line("warning: " + bound.warning);
-  if (says_so && !bound.note.empty()) print_line("note: " + bound.note);
-}
-
-}  // namespace
-
 int launch(const LaunchOptions& options, const RankWork& work) {
   set_up_environment(options);
   RankWatch::block_signal();
@@ -372,7 +353,8 @@ int launch(const LaunchOptions& options, const RankWork& work) {
   FSDP_CHECK(launcher.size > 0 || launcher.foreign_size > 0 || launcher.rank == 0 ||
                  (comm::MpiRuntime::available() && options.local_ranks == 0),
              "{}", unconnected_refusal(getenv, 0, 1, own_command()));
-  stay_on_places(launcher.rank == 0);
+  const std::string binding = note_on_binding(openmp_variable);
+  if (launcher.rank == 0 && !binding.empty()) print_line("note: " + binding);
   const bool alone = launcher.size == 1;
   if (launcher.started && !alone && options.local_ranks == 0 && comm::MpiRuntime::available()) {
     return launch_process(options, launcher, work);
@@ -418,13 +400,6 @@ void check_same_settings(comm::Communicator& world, std::string_view what,
   const size_t value = found->other.find(": ") + 2;
   throw AgreedError(fmt::format("ranks have different {}: {} on rank 0, {} on rank {}", what,
                                 found->first, found->other.substr(value), found->rank));
-}
-
-StartsBefore starts_before() {
-  const LauncherEnvironment launcher = environment();
-  return {.durable_step = launcher.durable_step,
-          .by_slurm = launcher.by_slurm,
-          .unattended = launcher.unattended};
 }
 
 bool first_rank_of_host(comm::Communicator& world) {
@@ -477,50 +452,6 @@ std::string message_of(const std::exception& error) {
 void report_error(const std::string& message) {
   if (environment().rank > 0) std::this_thread::sleep_for(kUntilNoticed);
   print_line(message);
-}
-
-// ---------------------------------------------------------------------------- Pure parts
-
-LauncherEnvironment launcher_environment(const std::function<const char*(const char*)>& getenv) {
-  const auto number = [&](std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-      if (const char* text = getenv(name)) return std::atoi(text);
-    }
-    return -1;
-  };
-  // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been
-  // started by srun. Open MPI; MPICH, Intel MPI, Flux and PALS; MVAPICH2; Flux and jsrun without
-  // PMI; srun. PALS and ALPS say no size.
-  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
-                           "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "SLURM_STEP_NUM_TASKS"});
-  const int without_slurm =
-      number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
-              "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK", "PALS_RANKID", "ALPS_APP_PE"});
-  const int rank = without_slurm >= 0 ? without_slurm : number({"SLURM_PROCID"});
-  const bool started = size > 0 || without_slurm >= 0;
-  const int foreign = foreign_size(getenv, started, std::max(size, 0));
-  const int by_slurm = std::max(number({"SLURM_RESTART_COUNT"}), 0);
-  const char* const ended = getenv("FSDP_ENDED_BEFORE");
-  const char* const cause = getenv("FSDP_CAUSE_BEFORE");
-  const char* const durable = getenv("FSDP_DURABLE_STEP");
-  const bool connected =
-      getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMIX_NAMESPACE");
-  return {.started = started,
-          .rank = std::max(foreign > 1 ? number({"RANK"})
-                           : started   ? rank
-                                       : 0,
-                           0),
-          .size = std::max(size, 0),
-          .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
-          .without_pmix = !connected && getenv("SLURM_STEP_NUM_TASKS"),
-          .foreign_size = foreign,
-          .restarts = std::max(number({"FSDP_RESTARTS"}), 0) + by_slurm,
-          .by_slurm = by_slurm,
-          .unattended = number({"FSDP_RESTARTS"}) >= 0,
-          .ended_before = ended ? std::atof(ended) : 0,
-          .status_before = number({"FSDP_STATUS_BEFORE"}),
-          .cause_before = cause ? cause : "",
-          .durable_step = durable ? std::atoll(durable) : 0};
 }
 
 }  // namespace fsdp::tools

@@ -1,6 +1,5 @@
 // Starts the ranks of a run and ends them together: one rank per process under mpirun or srun; N
-// ranks as threads with --local-ranks N; otherwise a single rank. The only place that reads the
-// launcher's environment.
+// ranks as threads with --local-ranks N; otherwise a single rank.
 //
 // [Note: how a run ends in an error]
 // Work that a rank does without the others (read the config, open the data) goes into agree(). If
@@ -23,6 +22,7 @@
 #include "core/io/patience.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch_options.h"
+#include "tools/launch/launcher_environment.h"
 #include "tools/launch/ring_dump.h"
 #include "tools/launch/status.h"
 
@@ -35,12 +35,7 @@ struct RankContext {
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
-  int restarts = 0;             // of this job, before this start
-  // Of the last start that came to a step, where `fsdp launch` has seen its end: Unix time (0: not
-  // known), status (-1), and what the parent has to say of it ("").
-  double ended_before = 0;
-  int status_before = -1;
-  std::string cause_before = {};
+  StartsBefore before = {};
   RingDump* rings = nullptr;  // wants to know the run directory; null: there is none
 };
 
@@ -115,14 +110,6 @@ bool first_rank_of_host(comm::Communicator& world);
 // Error when a launcher has started several processes: this command runs in one.
 void check_one_process(std::string_view command);
 
-// What who starts the run knows of its earlier starts.
-struct StartsBefore {
-  int64_t durable_step = 0;  // of the last checkpoint that `fsdp launch` has seen; 0: of none
-  int by_slurm = 0;          // how often Slurm has started the job again
-  bool unattended = false;   // `fsdp launch` has started this process
-};
-StartsBefore starts_before();
-
 // Who may have made this error, also one that ranks have agreed on.
 Cause cause_of(const std::exception& error);
 
@@ -131,26 +118,5 @@ std::string message_of(const std::exception& error);
 
 // Prints "fsdp: message" in one process only. For errors before the ranks exist.
 void report_error(const std::string& message);
-
-// ---- pure parts, for tests ----
-
-// What the launcher's environment says.
-struct LauncherEnvironment {
-  bool started = false;  // by mpirun, srun, ...
-  int rank = 0;
-  int size = 0;               // 0: it does not say
-  bool bound = false;         // it bound this process to cores
-  bool without_pmix = false;  // srun did, and not with --mpi=pmix
-  int foreign_size = 0;       // processes of torchrun and the like: foreign_launcher.h
-  int restarts = 0;           // by `fsdp launch` and by Slurm
-  int by_slurm = 0;           // of them
-  bool unattended = false;    // started by `fsdp launch`
-  double ended_before = 0;    // by `fsdp launch`: see RankContext
-  int status_before = -1;
-  std::string cause_before = {};
-  int64_t durable_step = 0;
-};
-LauncherEnvironment launcher_environment(
-    const std::function<const char*(const char* name)>& getenv);
 
 }  // namespace fsdp::tools

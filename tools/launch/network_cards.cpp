@@ -144,11 +144,11 @@ std::vector<NetworkCard> chosen_cards(const std::string& interface,
                                    [&](const NetworkCard& c) { return c.name == name; });
     if (card == cards.end()) continue;  // of another host
     FSDP_CHECK(card->up && !card->addresses.empty(),
-               "launch.interface: {}: the network card {} {}; there is {}", where, name,
+               "launch.interface: {}: the network card {} {}; the host has {}", where, name,
                card->up ? "has no address" : "is down", describe(cards));
     chosen.push_back(*card);
   }
-  FSDP_CHECK(!chosen.empty(), "launch.interface: {} has no network card {}; there is {}", where,
+  FSDP_CHECK(!chosen.empty(), "launch.interface: {} has no network card {}; the host has {}", where,
              interface, describe(cards));
   return chosen;
 }
@@ -179,7 +179,7 @@ std::vector<std::string> set_network(const std::vector<NetworkCard>& chosen,
   const char* const excluded = std::getenv(kOpenMpiExcludes);
   if (excluded && !std::getenv(kOpenMpi)) {
     notes.push_back(
-        fmt::format("launch.interface takes the place of {}={}: Open MPI takes one of the two",
+        fmt::format("launch.interface replaces {}={}: Open MPI accepts only one of the two",
                     kOpenMpiExcludes, excluded));
     ::unsetenv(kOpenMpiExcludes);
   }
@@ -187,8 +187,8 @@ std::vector<std::string> set_network(const std::vector<NetworkCard>& chosen,
     ::setenv(name.c_str(), value.c_str(), 0);
     const std::string now = std::getenv(name.c_str());
     if (now == value || "=" + now == value) continue;
-    notes.push_back(
-        fmt::format("launch.interface: {}={} is set and stays, in place of {}", name, now, value));
+    notes.push_back(fmt::format("launch.interface: {}={} is already set and stays, instead of {}",
+                                name, now, value));
   }
   return notes;
 }

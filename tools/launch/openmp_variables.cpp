@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <fmt/format.h>
+#include <strings.h>
+
 namespace fsdp::tools {
 namespace {
 
@@ -37,6 +40,19 @@ __attribute__((section(".preinit_array"), used)) const Preparation kHide = hide;
 const char* openmp_variable(const char* name) {
   if (const char* const value = std::getenv(name)) return value;  // set since the start
   return std::getenv(hidden(name).c_str());
+}
+
+std::string note_on_binding(const std::function<const char*(const char* name)>& variable) {
+  const char* const bind = variable("OMP_PROC_BIND");
+  if (bind && ::strcasecmp(bind, "false") == 0) return "";
+  for (const char* const name : {"OMP_PLACES", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND"}) {
+    const char* const value = variable(name);
+    if (!value || !*value) continue;
+    return fmt::format(
+        "{}={} has no effect: this program binds no threads; taskset or numactl chooses its cores",
+        name, value);
+  }
+  return "";
 }
 
 void show_openmp_variables(char** environment) {

@@ -1,7 +1,7 @@
 // The one thread of a process that notices what a rank cannot notice while it waits or computes:
 // somebody asks with SIGUSR2 where the job is, another process of this host has ended, a datagram
 // has come, a timer has run out. It waits for all of them at once. Who else watches adds to it:
-// start_watch.h, heartbeat.h. Not here: what to do then, which the caller decides (job_end.h).
+// heartbeat.h. Not here: what to do then, which the caller decides (job_end.h).
 #pragma once
 
 #include <chrono>

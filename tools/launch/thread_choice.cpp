@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <sched.h>
 
-#include "tools/launch/core_places.h"
+#include "core/text/counted.h"
 #include "tools/launch/openmp_variables.h"
 
 namespace fsdp::tools {
@@ -73,9 +75,7 @@ int share_of(const CoreSharing& cores) {
   return std::min(share, whole_threads(cores.quota.cpus / std::max(1, cores.ranks_of_quota)));
 }
 
-std::string threads_a_rank(int threads) {
-  return fmt::format("{} thread{} a rank", threads, threads == 1 ? "" : "s");
-}
+std::string threads_a_rank(int threads) { return counted(threads, "thread") + " a rank"; }
 
 std::string omp_note(int threads, const CoreSharing& cores) {
   const int share = share_of(cores);
@@ -92,25 +92,39 @@ std::string omp_note(int threads, const CoreSharing& cores) {
 
 // What a number of threads that the user said costs; "": nothing.
 std::string excess(int threads, const CoreSharing& cores) {
+  const auto shares = [&](int ranks, const std::string& what) {
+    return fmt::format("{} of {} threads {} {}: fewer threads are faster", counted(ranks, "rank"),
+                       threads, ranks == 1 ? "shares" : "share", what);
+  };
   if (threads * cores.ranks > cores.usable) {
     return threads == 1 ? fmt::format("{} ranks share {} cores: fewer ranks are faster",
                                       cores.ranks, cores.usable)
-                        : fmt::format(
-                              "{} rank{} of {} threads share{} {} cores: fewer threads are "
-                              "faster",
-                              cores.ranks, cores.ranks == 1 ? "" : "s", threads,
-                              cores.ranks == 1 ? "s" : "", cores.usable);
+                        : shares(cores.ranks, fmt::format("{} cores", cores.usable));
   }
   if (threads > 1 && cores.quota.cpus > 0 && threads > share_of(cores)) {
-    return fmt::format(
-        "{} rank{} of {} threads share{} {:.4g} of {} CPUs, {}: fewer threads are faster",
-        cores.ranks_of_quota, cores.ranks_of_quota == 1 ? "" : "s", threads,
-        cores.ranks_of_quota == 1 ? "s" : "", cores.quota.cpus, cores.usable, cores.quota.source);
+    return shares(cores.ranks_of_quota, fmt::format("{:.4g} of {} CPUs, {}", cores.quota.cpus,
+                                                    cores.usable, cores.quota.source));
   }
   return "";
 }
 
 }  // namespace
+
+// The kernel refuses a set that is smaller than its own.
+std::vector<int> own_cores() {
+  std::vector<int> cores;
+  for (int most = CPU_SETSIZE; most <= 1 << 16 && cores.empty(); most *= 2) {
+    const size_t bytes = CPU_ALLOC_SIZE(most);
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(
+        CPU_ALLOC(most), [](cpu_set_t* each) { CPU_FREE(each); });
+    CPU_ZERO_S(bytes, set.get());
+    if (::sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    for (int core = 0; core < most; ++core) {
+      if (CPU_ISSET_S(core, bytes, set.get())) cores.push_back(core);
+    }
+  }
+  return cores.empty() ? std::vector<int>{0} : cores;
+}
 
 ThreadChoice choose_threads(int requested, const CoreSharing& cores, const char* omp_num_threads) {
   const OmpThreads said = requested > 0 ? OmpThreads() : omp_threads(omp_num_threads);
@@ -144,8 +158,7 @@ ThreadChoice choose_threads(int requested, const CoreSharing& cores, const char*
 }
 
 int threads_here(int requested, int ranks) {
-  const Cores cores = bound_cores(own_cores(), openmp_variable).cores;
-  const CoreSharing sharing = {.usable = static_cast<int>(cores.size()),
+  const CoreSharing sharing = {.usable = static_cast<int>(own_cores().size()),
                                .ranks = ranks,
                                .ranks_on_host = ranks,
                                .quota = cpu_quota(),

@@ -1,13 +1,18 @@
 // How many threads a rank has: what the user says, or else its share of the cores and of the CPU
 // time that this process may use.
-// Not here: which cores these are (core_places.h), CPU time (control_groups.h).
+// Not here: CPU time (host_limits.h), variables that would bind threads (openmp_variables.h).
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "tools/launch/control_groups.h"
+#include "tools/launch/host_limits.h"
 
 namespace fsdp::tools {
+
+// The numbers of the cores that this thread may use, and so all threads that it starts, ascending;
+// {0}: the kernel does not say.
+std::vector<int> own_cores();
 
 struct CoreSharing {
   int usable = 1;  // cores this process may use

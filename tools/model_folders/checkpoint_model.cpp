@@ -15,7 +15,6 @@
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/data/tokenizer/tokenizer.h"
-#include "tools/model_folders/aligned_tokens.h"
 #include "tools/model_folders/companion_files.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/train/config_to_session.h"

@@ -16,7 +16,6 @@
 #include "tools/data/tokenizer/vocabulary_files.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
-#include "tools/model_folders/aligned_tokens.h"
 #include "tools/model_folders/companion_files.h"
 #include "tools/model_folders/load_model.h"
 

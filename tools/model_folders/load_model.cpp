@@ -137,7 +137,7 @@ void check_model_folder(const fs::path& folder) {
 ModelSource find_model(const fs::path& given, const fs::path& base) {
   const fs::path folder = model_in(given);
   if (!models::is_adapter_folder(folder)) {
-    FSDP_CHECK(base.empty(), "{}: expected an adapter beside a base: no {}", folder.string(),
+    FSDP_CHECK(base.empty(), "{}: a base needs an adapter, and this folder has no {}", folder.string(),
                models::kAdapterConfigFile);
     check_model_folder(folder);
     return {folder, ""};
@@ -160,12 +160,13 @@ int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t to
 }
 
 PlacedOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
-                              const std::string& strategy, DType dtype, const RankContext& rank) {
+                              const ModelOptions& how, const RankContext& rank) {
+  const DType dtype = parse_dtype(how.dtype);
   PlacedOptions out;
   out.model = model;
   out.max_length = max_length;
   const char* const otherwise = rank.world.size() == 1 ? "no_shard" : "full_shard";
-  out.fsdp.strategy = config::parse_strategy(strategy.empty() ? otherwise : strategy);
+  out.fsdp.strategy = config::parse_strategy(how.strategy.empty() ? otherwise : how.strategy);
   out.fsdp.param_dtype = dtype;
   out.fsdp.reduce_dtype = accumulation_dtype(dtype);
   out.backend = rank.backend;

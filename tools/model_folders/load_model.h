@@ -63,10 +63,17 @@ int64_t most_tokens(const models::ModelConfig& model);
 // trained on, and all of the prompt.
 int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t tokens);
 
-// A session for using the model. `strategy`: empty for full_shard on several ranks, no_shard on
-// one.
+// The model that a command uses, and how.
+struct ModelOptions {
+  std::string folder;
+  std::string base;
+  std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
+  std::string dtype = "f32";
+  std::string strategy;  // "": no_shard on one rank, full_shard on several
+};
+// A session for using the model.
 PlacedOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
-                              const std::string& strategy, DType dtype, const RankContext& rank);
+                              const ModelOptions& how, const RankContext& rank);
 // Gives the session's model its values; on rank 0 `note` gets what is odd about the files.
 // Collective; throws AgreedError.
 void load_model(Session& session, const ModelSource& source,

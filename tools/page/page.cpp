@@ -1,4 +1,4 @@
-// The sections in their order, and what is around them. Contract: tools/page/page.h.
+// Which files make a page, and the frame around its JSON. Contract: tools/page/page.h.
 #include "tools/page/page.h"
 
 #include <algorithm>
@@ -7,13 +7,10 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "tools/page/comparison_sections.h"
-#include "tools/page/html.h"
 #include "tools/page/page_data.h"
 #include "tools/page/page_files.h"
-#include "tools/page/run_sections.h"
-#include "tools/report/source_commit.h"
-#include "tools/report/svg_canvas.h"
+#include "tools/report/run_reader.h"
+#include "tools/report/step_picture.h"
 
 namespace fsdp::tools {
 namespace {
@@ -37,89 +34,62 @@ std::string title_of(const Report& report) {
     if (report.sweeps.empty()) add(run.name);
   }
   for (const PlanView& plan : report.plans) add(plan.file.stem().string());
-  constexpr size_t kMost = 100;
-  return text_cell(out, kMost).text;
+  constexpr size_t kMost = 100;  // bytes
+  size_t end = std::min(kMost, out.size());
+  while (end < out.size() && (static_cast<unsigned char>(out[end]) & 0xc0) == 0x80) --end;
+  return end < out.size() ? out.substr(0, end) + "..." : out;
 }
 
-std::string sweeps_html(const Report& report) {
-  std::string out;
-  for (size_t i = 0; i < report.sweeps.size(); ++i) {
-    const SweepView& sweep = report.sweeps[i];
-    out += paragraph(sweep.folder.string()) + sweep_html(sweep);
-    out +=
-        sweep.scaling.empty()
-            ? note(
-                  "No scaling plot: no two cases that differ in their number of ranks alone have a "
-                  "speed-up or tokens/s.")
-            : fmt::format(
-                  "<div class=\"plots\"><div class=\"plot\" data-sweep=\"{}\">"
-                  "<h3>speed-up over ranks</h3></div></div>\n",
-                  i);
+// "failed: status 9: why"; "" for a case that has no reason.
+std::string reason_of(const Json& row) {
+  const std::string reason = text_at(row, "reason");
+  return reason.empty() ? "" : text_at(row, "status") + ": " + reason;
+}
+
+bool is_sweep_folder(const fs::path& folder) { return is_there(folder / "table.json"); }
+
+// Error for a table that is not one of a sweep.
+SweepView read_sweep_view(const fs::path& folder) {
+  const fs::path file = folder / "table.json";
+  const std::string text = read_file(file);
+  parse_json(text, file.string());  // names the file where the text is none
+  SweepView view = {.folder = folder, .table = Json::parse(text), .runs = {}};
+  FSDP_CHECK(view.table.is_array(), "{}: expected a list of cases, got {}", file.string(),
+             view.table.type_name());
+  for (const Json& row : view.table) {
+    FSDP_CHECK(row.is_object() && !text_at(row, "case").empty() && row.contains("status"),
+               "{}: expected an object with \"case\" and \"status\", got {:.60}", file.string(),
+               row.dump());
+    const fs::path of_case = folder / text_at(row, "case"), run = of_case / "run1";
+    if (is_there(of_case / "case.yaml"))
+      view.settings[text_at(row, "case")] = read_settings(of_case / "case.yaml");
+    if (!is_run_folder(run)) continue;
+    view.runs.push_back(run);
+    view.ends[run] = reason_of(row);
   }
-  return out;
+  return view;
 }
 
-std::string plans_html(const Report& report) {
-  std::string out;
-  for (const PlanView& plan : report.plans) out += paragraph(plan.file.string()) + plan_html(plan);
-  return out;
-}
-
-template <typename Html>
-std::string of_each_run(const Report& report, Html&& html) {
-  constexpr size_t kOpen = 2;
-  std::string out;
-  size_t shown = 0;
-  for (const RunView& run : report.runs) {
-    out += report.runs.size() == 1 ? html(run) : details(run.name, html(run), shown++ < kOpen);
+// Error for a file that is none of `fsdp plan --json`, or one of another version: page.js reads
+// these keys.
+PlanView read_plan(const fs::path& file) {
+  PlanView view = {.file = file, .plan = read_json_file(file)};
+  FSDP_CHECK(view.plan.is_object() && view.plan.contains("plan"),
+             "{}: expected a folder of a run or a sweep, or what fsdp plan --json printed",
+             file.string());
+  try {
+    for (const char* key : {"model", "machine", "note", "notes", "rows", "scaling"})
+      view.plan.at(key);
+    for (const Json& row : view.plan.at("rows")) {
+      for (const char* key : {"settings", "nodes", "gpus", "step_s", "tokens_per_s_gpu", "mfu",
+                              "exposed_s", "peak_bytes", "fits", "bound", "useful_share", "days",
+                              "cost", "warnings"})
+        row.at(key);
+    }
+  } catch (const JsonError& error) {
+    fail("{}: is no plan of this version: {}", file.string(), error.what());
   }
-  return out;
-}
-
-struct Section {
-  const char* id;
-  const char* title;
-  std::string html;
-};
-
-std::vector<Section> sections_of(const Report& report, double now) {
-  const auto& runs = report.runs;
-  std::vector<Section> out;
-  if (!report.plans.empty()) out.push_back({"plan", "Plan", plans_html(report)});
-  if (!report.sweeps.empty()) out.push_back({"sweep", "Sweep", sweeps_html(report)});
-  if (runs.empty()) return out;
-  PageRoom memory, timelines;
-  const auto each = [&](auto&& html) { return of_each_run(report, html); };
-  out.push_back({"outcome", "Outcome", outcome_html(runs, now)});
-  out.push_back({"curves", "Curves", curves_html(runs)});
-  out.push_back({"memory", "Memory", each([&](auto& run) { return memory_html(run, memory); })});
-  out.push_back({"timeline", "Timeline of a step",
-                 each([&](auto& run) { return timeline_html(run, timelines); })});
-  out.push_back({"units", "Units", each(units_html)});
-  out.push_back({"collectives", "Collectives", each(collectives_html)});
-  out.push_back({"costs", "Lost time, restarts, checkpoints", costs_html(runs)});
-  out.push_back({"settings", "Configuration", settings_html(runs)});
-  return out;
-}
-
-std::string body_of(const Report& report, double now) {
-  std::string links, sections;
-  for (const auto& [id, title, html] : sections_of(report, now)) {
-    links += fmt::format("<a href=\"#{}\">{}</a>\n", id, title);
-    sections += section(id, title, html);
-  }
-  if (report.runs.empty() && !report.sweeps.empty())
-    sections += note("No run of the sweep has begun.");
-  return "<nav>" + links + "</nav>\n" + sections;
-}
-
-std::string left_out_html(const Report& report) {
-  std::string out;
-  for (const fs::path& run : report.left_out) out += note(run.string());
-  return out.empty() ? ""
-                     : details(fmt::format("{} runs are left out: a page has at most {}",
-                                           report.left_out.size(), kMostRuns),
-                               out, false);
+  return view;
 }
 
 }  // namespace
@@ -130,7 +100,7 @@ Report read_report(const std::vector<fs::path>& folders) {
   std::map<fs::path, std::string> ends;
   for (const fs::path& folder : folders) {
     if (is_there(folder) && !is_folder(folder)) {
-      out.plans.push_back(read_plan_view(folder));
+      out.plans.push_back(read_plan(folder));
       continue;
     }
     FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
@@ -166,10 +136,11 @@ std::string page_html(const Report& report, double now) {
   out += kHead;
   out += fmt::format("<title>{}</title>\n<style>{}\n{}</style></head>\n<body><main>\n<h1>{}</h1>\n",
                      title, uplot_style(), page_style(), title);
-  out += body_of(report, now) + left_out_html(report);
-  out += note("Made by fsdp report, " + source_commit() + ".") + "</main>\n";
-  out += "<script type=\"application/json\" id=\"data\">" +
-         script_text(page_data(report.runs, report.sweeps)) + "</script>\n";
+  out +=
+      "<noscript><p>This page needs JavaScript, which makes its tables and curves of the JSON in "
+      "its element \"data\".</p></noscript>\n</main>\n";
+  out += "<script type=\"application/json\" id=\"data\">" + script_text(page_data(report, now)) +
+         "</script>\n";
   return out + fmt::format("<script>{}</script>\n<script>{}</script>\n</body></html>\n",
                            uplot_script(), page_script());
 }
@@ -181,7 +152,8 @@ void check_page_path(const fs::path& path) {
   const ReadableFile file(path);
   std::string begin(std::min(kBegin.size(), file.size()), '\0');
   file.read_at(0, begin.data(), begin.size());
-  FSDP_CHECK(begin == kBegin, "{}: is there already, and no page of fsdp report; give another name",
+  FSDP_CHECK(begin == kBegin,
+             "{}: exists already and is not a page of fsdp report; give another name",
              path.string());
 }
 

@@ -4,16 +4,32 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "tools/page/plan_view.h"
+#include "core/io/json.h"
 #include "tools/page/run_view.h"
-#include "tools/page/sweep_view.h"
 
 namespace fsdp::tools {
 
 constexpr size_t kMostRuns = 40;  // of a page
+
+// A folder of fsdp sweep.
+struct SweepView {
+  std::filesystem::path folder;
+  Json table;                               // table.json
+  std::vector<std::filesystem::path> runs;  // the first run of each case that has one
+  std::map<std::filesystem::path, std::string> ends = {};  // of the runs: why a case did not run
+  // Of the cases that have a case.yaml: "train.lr" -> "0.0001"; the ranks are none.
+  std::map<std::string, std::map<std::string, std::string>> settings = {};
+};
+
+// A file that `fsdp plan --json` wrote.
+struct PlanView {
+  std::filesystem::path file;
+  Json plan;
+};
 
 struct Report {
   std::vector<RunView> runs;

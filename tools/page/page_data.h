@@ -1,27 +1,28 @@
-// What the page holds as JSON, for its curves and for programs that read pages. Read next:
-// page.js, which draws it. Not here: the tables (run_sections.h, comparison_sections.h).
+// What the page holds as JSON, for its layout and for programs that read pages. Read next: page.js,
+// which makes the page of it. Not here: reading runs and sweeps (run_view.h, page.h).
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/io/json.h"
-#include "tools/page/run_view.h"
-#include "tools/page/sweep_view.h"
+#include "tools/page/page.h"
 
 namespace fsdp::tools {
 
 // Of a page. One run has 1000 points a curve.
 constexpr size_t kMostPoints = 24'000;
 
-// {"runs": [{"name", "folder", "metrics", "curves": {"loss": {"step": [...], "value": [...]}}}],
-// "sweeps": [{"folder", "table", "scaling": [{"name", "ranks", "speed_up", "cases"}], "ideal"}]}
-Json page_data(const std::vector<RunView>& runs, const std::vector<SweepView>& sweeps);
+// {"runs": [{"name", "folder", "state", "settings", "metrics", "step", "curves": {"loss": {"step":
+// [...], "value": [...]}}, ...}], "sweeps": [{"folder", "table", "settings"}], "plans": [{"file",
+// "plan", "svg"}], ...}. `now`: Unix time.
+Json page_data(const Report& report, double now);
 
 // As the content of a script element: no text in it can end the element.
 std::string script_text(const Json& json);
 
-// The curves that are drawn, a place for each of them, and what is left out of them, as HTML.
-std::string curves_html(const std::vector<RunView>& runs);
+// The memory of a step: {"categories": [names], "moments": [[nanoseconds since the step began,
+// bytes of each category]]}; null for a step without memory. The moments of one pixel are two: the
+// one with most bytes, and the last one.
+Json memory_json(const StepTimeline& step);
 
 }  // namespace fsdp::tools

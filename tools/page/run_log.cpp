@@ -46,17 +46,29 @@ RunLog read_run_log(const std::filesystem::path& file) {
   if (!is_there(file)) return out;
   const MappedFile map(file);
   double wall_s = 0;  // an evaluation has none of its own
-  for (std::string_view text = map.text(); !text.empty();) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const auto line = MetricsLine::read(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!line) {
-      ++out.foreign;
-      continue;
-    }
+  for_each_line(map.text(), [&](std::string_view, const std::optional<MetricsLine>& line) {
+    out.foreign += !line;
+    if (!line) return;
     wall_s = line->number("wall_time_s").value_or(wall_s);
     for (Curve& curve : out.curves) add(curve, *line, wall_s);
+  });
+  return out;
+}
+
+std::vector<CurvePoint> downsample(const std::vector<CurvePoint>& points, size_t most) {
+  FSDP_CHECK(most >= 4, "downsample: expected at least 4 points, got {}", most);
+  if (points.size() <= most) return points;
+  const auto by_value = [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; };
+  const size_t inner = points.size() - 2, stretches = (most - 2) / 2;
+  std::vector<CurvePoint> out = {points.front()};
+  for (size_t i = 0; i < stretches; ++i) {
+    const auto begin = points.begin() + 1 + static_cast<int64_t>(i * inner / stretches);
+    const auto end = points.begin() + 1 + static_cast<int64_t>((i + 1) * inner / stretches);
+    const auto [least, greatest] = std::minmax_element(begin, end, by_value);
+    out.push_back(*std::min(least, greatest));
+    if (least != greatest) out.push_back(*std::max(least, greatest));
   }
+  out.push_back(points.back());
   return out;
 }
 

@@ -12,8 +12,8 @@
 #include "tools/checkpoint/run_folder.h"
 #include "tools/config/config.h"
 #include "tools/predict/explanation.h"
-#include "tools/report/finished_run.h"
 #include "tools/report/run_costs.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -21,17 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 Json json_of(const fs::path& file) { return is_there(file) ? read_json_file(file) : Json(); }
-
-Json progress_of(const fs::path& file) {
-  const auto progress = progress_so_far(file);
-  if (!progress) return {};
-  Json out = {{"seen", progress->seen},
-              {"step", progress->step},
-              {"wall_time_s", progress->wall_time_s},
-              {"durable_step", progress->durable_step}};
-  visit_costs(progress->costs, [&](const char* key, const auto& value) { out[key] = value; });
-  return out;
-}
 
 void read_step(RunView& view) {
   if (!is_there(view.folder / "trace.rank0.json")) {
@@ -74,11 +63,8 @@ int RunView::ranks() const {
 }
 
 double RunView::started() const {
-  const Json* text = arguments.is_object() ? arguments.find("started") : nullptr;
   std::tm parts = {};
-  if (!text || !text->is_string() ||
-      !::strptime(text->text().c_str(), "%Y-%m-%dT%H:%M:%S%z", &parts))
-    return 0;
+  if (!::strptime(text_at(arguments, "started").c_str(), "%Y-%m-%dT%H:%M:%S%z", &parts)) return 0;
   const long offset = parts.tm_gmtoff;  // which timegm() forgets
   return static_cast<double>(::timegm(&parts) - offset);
 }
@@ -121,7 +107,8 @@ RunView read_run_view(const fs::path& folder) {
   view.settings = read_settings(folder / "config.yaml");
   view.metrics = json_of(folder / "metrics.json");
   view.arguments = json_of(folder / "run_args.json");
-  view.progress = progress_of(folder / "progress.json");
+  if (const auto progress = progress_so_far(folder / "progress.json"))
+    view.progress = to_json(*progress);
   view.log = read_run_log(folder / "metrics.jsonl");
   read_step(view);
   read_what_config_says(view);

@@ -1,6 +1,6 @@
 // What the page shows of one run: all that its directory has, also of a run that goes on, or that
 // died without a last word. What is not there is empty, and has a line that says why. Read next:
-// page.h. Not here: how it looks (run_sections.h, comparison_sections.h).
+// page.h. Not here: how it looks (page.js).
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 #include "core/io/json.h"
 #include "tools/page/run_log.h"
-#include "tools/report/run_state.h"
+#include "tools/report/run_reader.h"
 #include "tools/report/trace_file.h"
 
 namespace fsdp::tools {

@@ -1,95 +1,66 @@
-// The table, and the bytes of a call.
+// Reading the table, and the bytes of a call.
 #include "tools/plan/other_programs.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "core/autograd.h"
+#include "tools/predict/machine_files.h"
+#include "tools/predict/record_file.h"
 
 namespace fsdp::tools {
-namespace {
-
-// llm-foundry: eager PyTorch, FSDP1, GELU and LayerNorm as kernels of their own.
-constexpr ProgramKernels foundry(std::string_view name, Again again) {
-  return {.name = name,
-          .model_type = "gpt2",
-          .forward = {.hidden = 20, .ffn = 4},
-          .backward = {.hidden = 42, .ffn = 8},
-          .logits = 6,
-          .gradients = 18,
-          .gradients_16 = 8,
-          .update_own = 72,
-          .again = again};
+static void read_member(const Json& json, const std::string& where, Again& again) {
+  const std::map<std::string, Again> known = {
+      {"all", Again::kAll}, {"to the last saved", Again::kToLastSaved}, {"half", Again::kHalf}};
+  std::string text;
+  RecordReader::read(json, where, text);
+  const auto found = known.find(text);
+  FSDP_CHECK(found != known.end(), "{}: expected all, to the last saved or half, got \"{}\"", where,
+             text);
+  again = found->second;
 }
 
-// torchtitan: eager, and with torch.compile, which fuses what lies between products. nanotron: its
-// own fused norms. vTrain: Megatron-LM without FlashAttention. LLMQ: C++ with fused kernels and
-// 16-bit states.
-constexpr std::array kPrograms = {
-    // Which PyTorch these had is not published: the rows themselves say that the whole block is
-    // computed again.
-    foundry("mosaicml_a100_40", Again::kAll),
-    foundry("mosaicml", Again::kToLastSaved),
-    ProgramKernels{.name = "torchtitan_compile",
-                   .model_type = "llama",
-                   .forward = {.hidden = 16, .kv = 4, .ffn = 6},
-                   .backward = {.hidden = 24, .kv = 4, .ffn = 10},
-                   .logits = 12,
-                   .gradients = 10,
-                   .gradients_16 = 10,
-                   .update_own = 30,
-                   .again = Again::kToLastSaved,
-                   .selective_keeps_half = true},
-    ProgramKernels{.name = "torchtitan",
-                   .model_type = "llama",
-                   .forward = {.hidden = 93, .kv = 20, .ffn = 10},
-                   .backward = {.hidden = 173, .kv = 24, .ffn = 18},
-                   .logits = 40,
-                   .gradients = 10,
-                   .gradients_16 = 10,
-                   .update_own = 30,
-                   .again = Again::kToLastSaved,
-                   .selective_keeps_half = true},
-    ProgramKernels{.name = "nanotron",
-                   .model_type = "llama",
-                   .forward = {.hidden = 44, .ffn = 10},
-                   .backward = {.hidden = 68, .ffn = 26},
-                   .logits = 52,
-                   .gradients = 10,
-                   .gradients_16 = 10,
-                   .update = 12,
-                   .update_own = 34,
-                   .reduces_last = true},
-    ProgramKernels{.name = "vtrain",
-                   .model_type = "gpt2",
-                   .forward = {.hidden = 30, .ffn = 4, .scores = 9},
-                   .backward = {.hidden = 60, .ffn = 8, .scores = 11},
-                   .logits = 52,
-                   .gradients = 6,
-                   .gradients_16 = 6,
-                   .update = 36,
-                   .host_us = 71,
-                   .block_kernels_forward = 15,
-                   .block_kernels_backward = 28,
-                   .other_kernels = 100,
-                   .products_of_attention = true,
-                   .reduces_last = true},
-    ProgramKernels{.name = "llmq",
-                   .model_type = "qwen2",
-                   .forward = {.hidden = 12, .kv = 4, .ffn = 6},
-                   .backward = {.hidden = 20, .kv = 4, .ffn = 10},
-                   .logits = 6,
-                   .update = 4,
-                   .update_own = 20},
-};
+template <typename File>
+void visit(File& file, BlockBytes& bytes) {
+  file("hidden", bytes.hidden);
+  file.optional("kv", bytes.kv);
+  file.optional("ffn", bytes.ffn);
+  file.optional("scores", bytes.scores);
+}
 
-}  // namespace
+template <typename File>
+void visit(File& file, ProgramKernels& program) {
+  std::string note;
+  file("name", program.name);
+  file("model_type", program.model_type);
+  file.optional("note", note);
+  file("forward", program.forward);
+  file("backward", program.backward);
+  file.optional("logits", program.logits);
+  file.optional("gradients", program.gradients);
+  file.optional("gradients_16", program.gradients_16);
+  file.optional("update", program.update);
+  file.optional("update_own", program.update_own);
+  file.optional("host_us", program.host_us);
+  file.optional("block_kernels_forward", program.block_kernels_forward);
+  file.optional("block_kernels_backward", program.block_kernels_backward);
+  file.optional("other_kernels", program.other_kernels);
+  file("again", program.again);
+  file.optional("selective_keeps_half", program.selective_keeps_half);
+  file.optional("products_of_attention", program.products_of_attention);
+  file.optional("reduces_last", program.reduces_last);
+}
 
 const ProgramKernels* program_of(std::string_view set) {
-  const auto* const found =
+  static const std::vector<ProgramKernels> kPrograms = [] {
+    std::vector<ProgramKernels> out;
+    RecordReader::read(parse_json(program_table(), "programs.json"), "programs.json", out);
+    return out;
+  }();
+  const auto found =
       std::find_if(kPrograms.begin(), kPrograms.end(),
                    [&](const ProgramKernels& each) { return set.starts_with(each.name); });
-  return found == kPrograms.end() ? nullptr : found;
+  return found == kPrograms.end() ? nullptr : &*found;
 }
 
 ProgramRates::ProgramRates(Rates rates, const ProgramKernels& program, models::ModelConfig model,

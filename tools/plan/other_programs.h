@@ -1,14 +1,13 @@
 // What other programs' kernels do otherwise than this one's, for the comparison of predictions with
 // their published steps: products and attention are timed by the same model of the device
-// (tools/predict/device_model.h), in the order of this program's own step; but what their
+// (tools/predict/call_rates.h), in the order of this program's own step; but what their
 // memory-bound kernels move is theirs, and what they compute again.
 //
 // Bytes that a token moves in a block's forward or backward:
 //   hidden * C + kv * (C + C_kv) + ffn * F + scores * heads * T
 // for C channels, C_kv of all key heads, F of the MLP, T tokens of a row. They are counted from the
 // operations that the program's source does in a block, each once read and once written where it
-// runs as a kernel of its own. Fitted are the three numbers of Megatron's host, and
-// what llm-foundry computes again.
+// runs as a kernel of its own. The numbers are data: tools/predict/machines/programs.json.
 #pragma once
 
 #include <string>
@@ -36,8 +35,8 @@ enum class Again : uint8_t {
 };
 
 struct ProgramKernels {
-  std::string_view name;        // with which names of sets begin
-  std::string_view model_type;  // of its models
+  std::string name;        // with which names of sets begin
+  std::string model_type;  // of its models
   BlockBytes forward, backward;
   double logits = 0;                  // bytes of a token and word of the vocabulary
   double gradients = 0;               // bytes of a parameter and micro-step

@@ -1,5 +1,5 @@
 // A plan for people and programs: the table of its jobs, why the first beats the second, the
-// configuration that runs it. Not here: the numbers (planned_job.h), the picture (scaling_plot.h).
+// configuration that runs it. Not here: the numbers (planned_job.h).
 #pragma once
 
 #include <string>
@@ -30,5 +30,18 @@ Json plan_json(const Plan& plan);
 std::string why_better(const PlannedJob& a, const PlannedJob& b, Best best);
 // Only the keys that are not as by default.
 std::string short_yaml(const config::TrainConfig& config);
+
+// ---- How a plan scales, as a picture (SVG): tokens/s of all GPUs over their number, both as
+// logarithms, beside what as many times the GPUs as in the first job would give.
+
+struct PlanPoint {
+  int gpus = 0;
+  double tokens_per_s = 0;  // of all GPUs
+  std::string label;        // what the job is, for whoever points at it
+};
+
+// The points by rising number of GPUs; of several with the same number the fastest. "": fewer than
+// two numbers.
+std::string scaling_plot(std::vector<PlanPoint> points);
 
 }  // namespace fsdp::tools

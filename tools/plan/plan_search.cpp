@@ -2,14 +2,17 @@
 #include "tools/plan/plan_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <mutex>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "tools/config/step_shape.h"
-#include "tools/plan/each_index.h"
 
 namespace fsdp::tools {
 namespace {
@@ -252,6 +255,30 @@ std::vector<PlannedJob> plan_each(const PlanQuestion& question, const std::vecto
 
 void look_at_latencies(const PlanQuestion& question, std::vector<PlannedJob>& jobs) {
   for_each_index(jobs.size(), [&](size_t i) { look_at_latency(question, jobs[i]); });
+}
+
+void for_each_index(size_t count, const std::function<void(size_t)>& work, size_t threads) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto some = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        next = count;
+        const std::scoped_lock lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    }
+  };
+  if (threads == 0) threads = std::thread::hardware_concurrency();
+  {
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < std::min(threads, count); ++i) others.emplace_back(some);
+    some();
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace fsdp::tools

@@ -7,6 +7,7 @@
 // left out is counted by its reason.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <set>
@@ -49,5 +50,11 @@ void look_at_latencies(const PlanQuestion& question, std::vector<PlannedJob>& jo
 
 // The lower, the better.
 double price_of(const PlannedJob& job, Best best);
+
+// ---- Work on all cores. Its parts must not need each other.
+
+// Calls work(i) for all i below `count`, each once, in any order, on so many threads (0: one for
+// each core). After the first that throws no new ones begin, and what it threw is thrown here.
+void for_each_index(size_t count, const std::function<void(size_t)>& work, size_t threads = 0);
 
 }  // namespace fsdp::tools

@@ -1,6 +1,6 @@
 // One job on machines that may not be there: what a step takes, in time and memory, and what it all
 // comes to. The run is that of `fsdp memory` and `fsdp explain`. Read next: plan_search.h (many
-// jobs), step_shares.h, failures.h. Not here: tables (plan_report.h).
+// jobs), step_shares.h. Not here: tables (plan_report.h).
 #pragma once
 
 #include <memory>
@@ -73,5 +73,46 @@ PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
 
 // Sets latency_s and a bound of latency, by one more run.
 void look_at_latency(const PlanQuestion& question, PlannedJob& job);
+
+// ---- How much of a job's time is work when its machines fail now and then, and how often it
+// should save. Failures come at random, with a mean time M between them; a checkpoint takes d, a
+// restart R; a failure loses the work since the last checkpoint.
+//
+//   best interval   sqrt(2 d M) (1 + sqrt(d / 2M) / 3 + d / 2M / 9) - d, or M where d >= 2M
+//   share of work   t / (M e^(R/M) (e^((t + d)/M) - 1)), for an interval of t seconds of work
+//
+// Sources: J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart
+// dumps", Future Generation Computer Systems 22 (2006), equations 37 and 20; its first term is
+// J. W. Young's of 1974. Not here: what a checkpoint takes (tools/predict).
+
+struct Failures {
+  double mean_s = 0;        // between two of the job: 1 / (rate of a GPU x GPUs)
+  double checkpoint_s = 0;  // above 0
+  double restart_s = 0;     // until the job works again
+};
+
+double best_interval_s(const Failures& failures);
+// 0 to 1, with a checkpoint after every `interval_s` of work.
+double useful_share(const Failures& failures, double interval_s);
+
+// ---- Which published steps predictions of a machine were held against (tests/fixtures/planning):
+// a job outside of them says so. Not here: how good predictions are within (validation.h).
+
+struct ValidatedRange {
+  std::string machine;
+  int64_t longest = 0;  // tokens of a row
+  int most_gpus = 0;
+  DType dtype = DType::kBF16;
+  std::vector<std::string> strategies = {}, recompute = {};  // by their names in the configuration
+  // Errors of the step's time with the machine's file, of the set that is predicted worst.
+  double median = 0, p90 = 0;
+};
+const std::vector<ValidatedRange>& validated_ranges();
+
+// "published steps on H100: half of them are predicted within 1.7 %, ..."; "": there are none.
+std::string error_band(const std::string& machine);
+
+// A line for everything of the job that no published step had.
+std::vector<std::string> outside_of_validation(const PlanQuestion& question, const PlannedJob& job);
 
 }  // namespace fsdp::tools

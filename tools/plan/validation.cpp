@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "tools/plan/each_index.h"
 #include "tools/plan/other_programs.h"
+#include "tools/plan/plan_search.h"
 #include "tools/predict/machines.h"
 #include "tools/report/text_table.h"
 

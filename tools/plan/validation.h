@@ -1,6 +1,6 @@
 // How far predicted steps are from published ones: set by set, with the machine files as they are,
 // or with two constants that were fitted on other rows.
-// Read next: row_prediction.h, tools/predict/device_model.h.
+// Read next: published_rows.h, tools/predict/call_rates.h.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/io/json.h"
-#include "tools/plan/row_prediction.h"
+#include "tools/plan/published_rows.h"
 
 namespace fsdp::tools {
 

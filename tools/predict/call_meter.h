@@ -9,6 +9,7 @@
 // Not here: what is made of the times (call_rates.h).
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -65,8 +66,18 @@ class CallMeter {
 };
 
 // What this backend reaches: a copy of more than the caches, and products. Links between ranks are
-// not measured (tools/bench/link_rate.h does): inside a node they have memory's rate, between nodes
-// 10 Gbit/s.
+// not measured (tools/bench/comm_bench.h does): inside a node they have memory's rate, between
+// nodes 10 Gbit/s.
 Rates measured_machine(CallMeter& meter, const std::string& name);
+
+// ---- How fast this machine's disk takes and gives the state of `fsdp.offload: nvme`.
+
+struct DiskRates {
+  LinkRate read, write;
+};
+// Of a state file of `bytes` in the folder (core/io/state_file.h), of which nothing is left:
+// written and read in pieces as a run does it, past the system's cache where the system lets it.
+// Error when it cannot be written.
+DiskRates measure_disk(const std::filesystem::path& folder, size_t bytes = size_t{256} << 20);
 
 }  // namespace fsdp::tools

@@ -6,10 +6,10 @@
 #include "tools/checkpoint/owned_state.h"
 #include "tools/config/step_shape.h"
 #include "tools/model_folders/checkpoint_model.h"
-#include "tools/predict/duration_text.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/predicted_run.h"
+#include "tools/predict/unit_table.h"
 #include "tools/predict/unit_timeline.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
@@ -123,7 +123,7 @@ std::string describe_beside(const config::TrainConfig& config, const PredictedDa
 std::string remarks_on(const RatesChoice& times, bool on_gpu, const CallRates& rates) {
   std::string out;
   if (on_gpu && times.rates.empty() && !times.meter) {
-    out += "  neither --gpu nor --rates says which GPU computes: this one was taken\n";
+    out += "  neither --gpu nor --rates names the GPU: this one was assumed\n";
   }
   if (times.meter && times.meter->was_disturbed()) {
     out += "  something else kept the machine busy while it was measured: measure again\n";

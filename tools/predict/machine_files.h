@@ -12,7 +12,11 @@ struct MachineFile {
   std::string_view text;  // a file of rates
 };
 std::vector<MachineFile> machine_files();
-// machines/gpus.json: gpu_kinds.h.
+// machines/gpus.json: machines.h.
 std::string_view gpu_table();
+// machines/programs.json: tools/plan/other_programs.h.
+std::string_view program_table();
+// formulas/published.json: formulas/formula.h.
+std::string_view published_formulas();
 
 }  // namespace fsdp::tools

@@ -1,13 +1,14 @@
 // What a rank may take (runtime.memory_limit), and the end of a run that needs more: before
 // anything large is asked for, with changes that make it fit.
-// Not here: what there is (tools/launch/available_memory.h), what a run needs (predicted_run.h),
+// Not here: what there is (tools/launch/host_limits.h), what a run needs (predicted_run.h),
 // which changes there are (memory_changes.h).
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "tools/launch/available_memory.h"
+#include "tools/launch/host_limits.h"
+#include "tools/launch/launch.h"
 #include "tools/predict/memory_changes.h"
 
 namespace fsdp::tools {
@@ -35,5 +36,16 @@ MemoryLimit memory_limit(const std::string& wanted, const MemoryShare& share);
 // changes with which it fits. `host`: of a GPU's host, for what is offloaded.
 std::string refusal(const RunPlan& plan, const MemoryLimit& limit,
                     const std::optional<MemoryLimit>& host = std::nullopt);
+
+// ---- What each rank of a job may take, which its ranks find out together: the least of all, since
+// they run the same. Not here: what a run needs (predicted_run.h, model_use.h).
+
+// `wanted`: runtime.memory_limit. Before a rank takes anything large: [Note: what is left] in
+// tools/launch/available_memory.h. Collective.
+MemoryLimit limit_of_host(const RankContext& rank, const std::string& wanted);
+// Of the GPU of each rank, before a session is there. Collective.
+MemoryLimit limit_of_gpu(const RankContext& rank, const std::string& wanted);
+// Of what computes. Collective.
+MemoryLimit limit_of_device(const RankContext& rank, const std::string& wanted);
 
 }  // namespace fsdp::tools

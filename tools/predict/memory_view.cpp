@@ -9,7 +9,6 @@
 
 #include "core/text/byte_size.h"
 #include "kernels/meta/gpu_workspace.h"
-#include "tools/predict/duration_text.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_limit.h"
 #include "tools/predict/memory_report.h"
@@ -186,7 +185,7 @@ std::string format_fitting(const MemoryView& view) {
   }
   if (!out.empty()) return out;
   const MemoryChange& least = found.least.change;
-  return fmt::format("no change was found with which it fits; the least: {}{}\n",
+  return fmt::format("no setting was found that fits; the one that needs least: {}{}\n",
                      byte_size_text(found.least.bytes),
                      least.overrides.empty() ? " as it is" : " with " + least.flags());
 }

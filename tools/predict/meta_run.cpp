@@ -8,7 +8,7 @@
 #include "kernels/meta/gpu_workspace.h"
 #include "models/input_rules.h"
 #include "tools/data/sampler.h"
-#include "tools/engine/row_range.h"
+#include "tools/engine/batch.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/predict/machines.h"
 

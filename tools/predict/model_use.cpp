@@ -6,7 +6,7 @@
 
 #include "comm/exchange.h"
 #include "core/text/byte_size.h"
-#include "tools/predict/rank_limits.h"
+#include "tools/predict/memory_limit.h"
 
 namespace fsdp::tools {
 namespace {
@@ -57,7 +57,7 @@ std::string refusal_of_use(const PlacedOptions& session, int ranks, const ModelU
                            const MemoryLimit& limit) {
   const Need need = need_of(session, ranks, use, use.rows);
   if (need.bytes <= limit.bytes) return "";
-  return fmt::format("this command needs {} per rank, the limit is {} ({})\n  most is held in {}{}",
+  return fmt::format("this command needs {} per rank, the limit is {} ({})\n  the peak is in {}{}",
                      byte_size_text(need.bytes), byte_size_text(limit.bytes), limit.source,
                      need.moment.phase, need.moment.unit.empty() ? "" : " of " + need.moment.unit) +
          what_fits(session, ranks, use, limit.bytes);

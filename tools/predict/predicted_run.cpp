@@ -7,13 +7,13 @@
 #include <tuple>
 
 #include "tools/checkpoint/read_checkpoint.h"
-#include "tools/checkpoint/staged_state.h"
+#include "tools/checkpoint/write_checkpoint.h"
 #include "tools/config/step_shape.h"
 #include "tools/generate/generation.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/train/config_to_session.h"
-#include "tools/train/loop_order.h"
+#include "tools/train/loop_rules.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,5 +1,5 @@
 // A machine, and what training programs reach with it: the numbers of which the time of a call is
-// computed. Formulas: device_model.h, fabric_model.h. Files: rates_file.h; those that the program
+// computed. Formulas: call_rates.h. Files: rates_file.h; those that the program
 // brings along: machines.h.
 #pragma once
 

@@ -1,95 +1,15 @@
-// One object after the other, key by key.
+// The list of a machine's members, and what is no member of its own: "like", the sources.
 #include "tools/predict/rates_file.h"
-
-#include <algorithm>
-#include <cmath>
 
 #include <fmt/ranges.h>
 
 #include "core/io/file.h"
-#include "tools/predict/disk_meter.h"
-#include "tools/predict/gpu_kinds.h"
+#include "tools/predict/call_meter.h"
 #include "tools/predict/machine_files.h"
 #include "tools/predict/machines.h"
+#include "tools/predict/record_file.h"
 
 namespace fsdp::tools {
-namespace {
-
-std::string got(const Json& value) { return value.dump({.ascii = true}); }
-
-// One object of the file, whose keys are asked for one by one.
-class Keys {
- public:
-  Keys(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    FSDP_CHECK(object.is_object(), "{}: expected an object, got {}", where_, got(object));
-  }
-
-  const Json& at(std::string_view key) {
-    const Json* const value = object_.find(key);
-    FSDP_CHECK(value, "{}: expected a key \"{}\", got none", where_, key);
-    known_.emplace_back(key);
-    return *value;
-  }
-  // Null where it is not there.
-  const Json* find(std::string_view key) {
-    known_.emplace_back(key);
-    return object_.find(key);
-  }
-  std::string of(std::string_view key) const { return fmt::format("{}: {}", where_, key); }
-
-  std::string text(std::string_view key) {
-    const Json& value = at(key);
-    FSDP_CHECK(value.is_string(), "{}: expected a text, got {}", of(key), got(value));
-    return value.text();
-  }
-  double number(std::string_view key, bool may_be_zero) {
-    const Json& value = at(key);
-    const double number = value.is_number() ? value.get<double>() : std::nan("");
-    FSDP_CHECK(std::isfinite(number) && (may_be_zero ? number >= 0 : number > 0),
-               "{}: expected a number {}, got {}", of(key), may_be_zero ? "from 0" : "above 0",
-               got(value));
-    return number;
-  }
-  double number_or(std::string_view key, bool may_be_zero, double otherwise) {
-    return object_.contains(key) ? number(key, may_be_zero) : (find(key), otherwise);
-  }
-  int count(std::string_view key) {
-    const double value = number(key, false);
-    FSDP_CHECK(value == std::floor(value) && value <= kMost,
-               "{}: expected a whole number up to {}, got {}", of(key), kMost, value);
-    return static_cast<int>(value);
-  }
-  bool knows(std::string_view key) const {
-    return std::find(known_.begin(), known_.end(), key) != known_.end();
-  }
-  void done() const {
-    for (const auto& [key, value] : object_.items()) {
-      FSDP_CHECK(knows(key), "{}: unknown key \"{}\"; known: {}", where_, key,
-                 fmt::join(known_, ", "));
-    }
-  }
-
- private:
-  static constexpr int kMost = 1 << 20;
-  const Json& object_;
-  std::string where_;
-  std::vector<std::string> known_;
-};
-
-LinkRate read_link(Keys& keys, std::string_view key) {
-  Keys link(keys.at(key), keys.of(key));
-  const LinkRate rate = {.latency_us = link.number("latency_us", true),
-                         .bytes_per_s = link.number("bytes_per_s", false),
-                         .hop_us = link.number_or("hop_us", true, 0)};
-  link.done();
-  return rate;
-}
-
-Json json_of(const LinkRate& link) {
-  Json json = {{"latency_us", link.latency_us}, {"bytes_per_s", link.bytes_per_s}};
-  if (link.hop_us > 0) json["hop_us"] = link.hop_us;
-  return json;
-}
 
 DType read_dtype(const std::string& name, const std::string& where) {
   for (const DType dtype :
@@ -99,188 +19,167 @@ DType read_dtype(const std::string& name, const std::string& where) {
   fail("{}: expected one of f32, bf16, f16, f64, i32, i64, got \"{}\"", where, name);
 }
 
-std::map<DType, double> read_by_dtype(const Json& object, const std::string& where) {
-  Keys dtypes(object, where);
-  std::map<DType, double> out;
-  for (const auto& [name, value] : object.items()) {
-    out[read_dtype(name, where)] = dtypes.number(name, false);
-  }
-  return out;
+// ---- Records ----
+
+template <typename File>
+void visit(File& file, LinkRate& link) {
+  file("latency_us", link.latency_us, Allows::kFrom0);
+  file("bytes_per_s", link.bytes_per_s);
+  file.optional("hop_us", link.hop_us, Allows::kFrom0);
 }
 
-Json json_of(const std::map<DType, double>& by_dtype) {
+template <typename File>
+void visit(File& file, ProductHalves& half) {
+  file("m", half.m, Allows::kFrom0);
+  file("n", half.n, Allows::kFrom0);
+  file("k", half.k, Allows::kFrom0);
+}
+
+template <typename File>
+void visit(File& file, AttentionRate& attention) {
+  file("flops_per_s", attention.flops_per_s);
+  file("head_half", attention.head_half, Allows::kFrom0);
+  file("keys_half", attention.keys_half, Allows::kFrom0);
+}
+
+template <typename File>
+void visit(File& file, PowerLimit& power) {
+  file("limit_watts", power.limit_watts);
+  file("design_watts", power.design_watts);
+}
+
+template <typename File>
+void visit(File& file, MeasuredBus& bus) {
+  file("ranks", bus.ranks);
+  file("bytes_per_s", bus.bytes_per_s);
+  file.optional("p5", bus.p5);
+  file.optional("p95", bus.p95);
+}
+
+// ---- By kind of collective ----
+
+constexpr std::array kKinds = {comm::Collective::kAllGather, comm::Collective::kReduceScatter,
+                               comm::Collective::kAllReduce, comm::Collective::kBroadcast};
+using BusByKind = std::map<comm::Collective, std::vector<MeasuredBus>>;
+
+static void read_member(const Json& json, const std::string& where, BusByKind& out) {
+  const RecordReader kinds(json, where);
+  for (const auto& [name, rows] : json.items()) {
+    const auto kind =
+        std::find_if(std::begin(kKinds), std::end(kKinds),
+                     [&](comm::Collective each) { return comm::name_of(each) == name; });
+    FSDP_CHECK(kind != std::end(kKinds), "{}: expected one of {}, got \"{}\"", where,
+               "all_gather, reduce_scatter, all_reduce, broadcast", name);
+    const std::string of_kind = kinds.of(name);
+    FSDP_CHECK(rows.is_array() && rows.size() > 0, "{}: expected an array of rows, got {}", of_kind,
+               got(rows));
+    std::vector<MeasuredBus>& buses = out[*kind];
+    RecordReader::read(rows, of_kind, buses);
+    for (size_t i = 1; i < buses.size(); ++i) {
+      FSDP_CHECK(buses[i - 1].ranks < buses[i].ranks,
+                 "{}[{}]: expected more ranks than {} in the row before, got {}", of_kind, i,
+                 buses[i - 1].ranks, buses[i].ranks);
+    }
+  }
+}
+
+static Json json_of(const BusByKind& by_kind) {
   Json json = Json::object();
-  for (const auto& [dtype, rate] : by_dtype) json[name_of(dtype)] = rate;
+  for (const auto& [kind, rows] : by_kind) json[comm::name_of(kind)] = RecordWriter::write(rows);
   return json;
 }
 
-void read_calls(const Json& calls, const std::string& where, Rates& rates) {
-  FSDP_CHECK(calls.is_array(), "{}: expected an array, got {}", where, got(calls));
-  for (size_t i = 0; i < calls.size(); ++i) {
-    Keys row(calls[i], fmt::format("{}[{}]", where, i));
-    CallKey key = {.kernel = row.text("kernel"), .shape = row.text("shape"), .dtype = {}};
-    key.dtype = read_dtype(row.text("dtype"), row.of("dtype"));
-    const double us = row.number("us", true);
-    row.done();
-    FSDP_CHECK(rates.kernels.emplace(std::move(key), us).second,
-               "{}[{}]: expected every call once, got \"{}\" of {} again", where, i,
-               calls[i]["kernel"].text(), calls[i]["shape"].text());
-  }
+// ---- By call ----
+
+using CallTimes = std::map<CallKey, double>;
+
+struct CallRow {
+  CallKey key;
+  std::string dtype = {};
+  double us = 0;
+};
+
+template <typename File>
+void visit(File& file, CallRow& row) {
+  file("kernel", row.key.kernel);
+  file("shape", row.key.shape);
+  file("dtype", row.dtype);
+  if constexpr (File::kReads) row.key.dtype = read_dtype(row.dtype, file.of("dtype"));
+  file("us", row.us, Allows::kFrom0);
 }
 
-// ---- The device ----
-
-void read_products(Keys& keys, Rates& rates) {
-  const Json& products = keys.at("flops_per_s");
-  rates.flops_per_s = read_by_dtype(products, keys.of("flops_per_s"));
-  FSDP_CHECK(rates.flops_per_s.contains(DType::kF32), "{}: expected a key \"f32\" at least, got {}",
-             keys.of("flops_per_s"), got(products));
-  if (const Json* const peak = keys.find("peak_flops_per_s")) {
-    rates.peak_flops_per_s = read_by_dtype(*peak, keys.of("peak_flops_per_s"));
-  }
-  if (const Json* const half = keys.find("product_half")) {
-    Keys extents(*half, keys.of("product_half"));
-    rates.product_half = {.m = extents.number("m", true),
-                          .n = extents.number("n", true),
-                          .k = extents.number("k", true)};
-    extents.done();
-  }
-  if (keys.find("multiprocessors")) rates.multiprocessors = keys.count("multiprocessors");
-  if (const Json* const attention = keys.find("attention")) {
-    Keys of(*attention, keys.of("attention"));
-    rates.attention = {.flops_per_s = read_by_dtype(of.at("flops_per_s"), of.of("flops_per_s")),
-                       .head_half = of.number("head_half", true),
-                       .keys_half = of.number("keys_half", true)};
-    of.done();
-  }
-}
-
-void read_device(Keys& keys, Rates& rates) {
-  read_products(keys, rates);
-  rates.memory_bytes_per_s = keys.number("memory_bytes_per_s", false);
-  rates.kernel_us = keys.number("kernel_us", true);
-  rates.ramp_us = keys.number_or("ramp_us", true, 0);
-  rates.issue_us = keys.number("issue_us", true);
-  if (const Json* const power = keys.find("power")) {
-    Keys watts(*power, keys.of("power"));
-    rates.power = {.limit_watts = watts.number("limit_watts", false),
-                   .design_watts = watts.number("design_watts", false)};
-    watts.done();
-    FSDP_CHECK(rates.power.limit_watts <= rates.power.design_watts,
-               "{}: expected a limit_watts up to design_watts, got {} and {}", keys.of("power"),
-               rates.power.limit_watts, rates.power.design_watts);
-  }
-  rates.device_gib = keys.number_or("device_gib", false, 0);
-  rates.context_mib = keys.number_or("context_mib", true, 0);
-}
-
-void write_device(const Rates& rates, Json& json) {
-  json["flops_per_s"] = json_of(rates.flops_per_s);
-  if (!rates.peak_flops_per_s.empty()) {
-    json["peak_flops_per_s"] = json_of(rates.peak_flops_per_s);
-  }
-  const ProductHalves& half = rates.product_half;
-  if (half != ProductHalves{}) {
-    json["product_half"] = Json{{"m", half.m}, {"n", half.n}, {"k", half.k}};
-  }
-  if (rates.multiprocessors > 0) json["multiprocessors"] = rates.multiprocessors;
-  if (const AttentionRate& attention = rates.attention; !attention.flops_per_s.empty()) {
-    json["attention"] = Json{{"flops_per_s", json_of(attention.flops_per_s)},
-                             {"head_half", attention.head_half},
-                             {"keys_half", attention.keys_half}};
-  }
-  json["memory_bytes_per_s"] = rates.memory_bytes_per_s;
-  json["kernel_us"] = rates.kernel_us;
-  if (rates.ramp_us > 0) json["ramp_us"] = rates.ramp_us;
-  json["issue_us"] = rates.issue_us;
-  if (rates.power.design_watts > 0) {
-    json["power"] =
-        Json{{"limit_watts", rates.power.limit_watts}, {"design_watts", rates.power.design_watts}};
-  }
-  if (rates.device_gib > 0) json["device_gib"] = rates.device_gib;
-  if (rates.context_mib > 0) json["context_mib"] = rates.context_mib;
-}
-
-// ---- Links ----
-
-comm::Collective read_kind(const std::string& name, const std::string& where) {
-  using enum comm::Collective;
-  for (const comm::Collective kind : {kAllGather, kReduceScatter, kAllReduce, kBroadcast}) {
-    if (name == comm::name_of(kind)) return kind;
-  }
-  fail("{}: expected one of all_gather, reduce_scatter, all_reduce, broadcast, got \"{}\"", where,
-       name);
-}
-
-std::vector<MeasuredBus> read_bus(const Json& rows, const std::string& where) {
-  FSDP_CHECK(rows.is_array() && rows.size() > 0, "{}: expected an array of rows, got {}", where,
-             got(rows));
-  std::vector<MeasuredBus> out;
+static void read_member(const Json& json, const std::string& where, CallTimes& times) {
+  std::vector<CallRow> rows;
+  RecordReader::read(json, where, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
-    Keys row(rows[i], fmt::format("{}[{}]", where, i));
-    MeasuredBus bus = {.ranks = row.count("ranks"),
-                       .bytes_per_s = row.number("bytes_per_s", false),
-                       .p5 = row.number_or("p5", false, 0),
-                       .p95 = row.number_or("p95", false, 0)};
-    row.done();
-    FSDP_CHECK(out.empty() || out.back().ranks < bus.ranks,
-               "{}[{}]: expected more ranks than {} in the row before, got {}", where, i,
-               out.back().ranks, bus.ranks);
-    out.push_back(bus);
+    const CallKey& key = rows[i].key;
+    FSDP_CHECK(times.emplace(key, rows[i].us).second,
+               "{}[{}]: expected every call once, got \"{}\" of {} again", where, i, key.kernel,
+               key.shape);
   }
-  return out;
 }
 
-void read_links(Keys& keys, Rates& rates) {
-  rates.interference = keys.number_or("interference", true, 0);
+static Json json_of(const CallTimes& times) {
+  std::vector<CallRow> rows;
+  for (const auto& [key, us] : times) rows.push_back({key, std::string(name_of(key.dtype)), us});
+  return RecordWriter::write(rows);
+}
+
+// ---- The machine ----
+
+template <typename File>
+void visit(File& file, Rates& rates) {
+  file("machine", rates.machine);
+  file.optional("note", rates.note);
+  file("flops_per_s", rates.flops_per_s);
+  file.optional("peak_flops_per_s", rates.peak_flops_per_s);
+  file.optional("product_half", rates.product_half);
+  file.optional("multiprocessors", rates.multiprocessors);
+  file.optional("attention", rates.attention);
+  file("memory_bytes_per_s", rates.memory_bytes_per_s);
+  file("kernel_us", rates.kernel_us, Allows::kFrom0);
+  file.optional("ramp_us", rates.ramp_us, Allows::kFrom0);
+  file("issue_us", rates.issue_us, Allows::kFrom0);
+  file.optional("power", rates.power);
+  file.optional("device_gib", rates.device_gib);
+  file.optional("context_mib", rates.context_mib, Allows::kFrom0);
+  file.optional("interference", rates.interference, Allows::kFrom0);
+  file("ranks_per_node", rates.ranks_per_node);
+  file("inside_node", rates.inside_node);
+  file("between_nodes", rates.between_nodes);
+  file.optional("measured_bus", rates.measured_bus);
+  file("host_copy", rates.host_copy);
+  file("disk_read", rates.disk_read);
+  file("disk_write", rates.disk_write);
+  if constexpr (File::kReads) {
+    file.optional("host_memory_bytes_per_s", rates.host_memory_bytes_per_s, Allows::kFrom0);
+    file.optional("calls", rates.kernels);
+  } else {
+    file("host_memory_bytes_per_s", rates.host_memory_bytes_per_s);
+    file("calls", rates.kernels);
+  }
+}
+
+namespace {
+
+void check(const Rates& rates, const RecordReader& file) {
+  FSDP_CHECK(rates.flops_per_s.contains(DType::kF32), "{}: expected a key \"f32\" at least, got {}",
+             file.of("flops_per_s"), got(RecordWriter::write(rates.flops_per_s)));
+  FSDP_CHECK(rates.power.limit_watts <= rates.power.design_watts,
+             "{}: expected a limit_watts up to design_watts, got {} and {}", file.of("power"),
+             rates.power.limit_watts, rates.power.design_watts);
   FSDP_CHECK(rates.interference < 1, "{}: expected a share below 1, got {}",
-             keys.of("interference"), rates.interference);
-  rates.ranks_per_node = keys.count("ranks_per_node");
-  rates.inside_node = read_link(keys, "inside_node");
-  rates.between_nodes = read_link(keys, "between_nodes");
-  if (const Json* const measured = keys.find("measured_bus")) {
-    const std::string where = keys.of("measured_bus");
-    const Keys kinds(*measured, where);
-    for (const auto& [name, rows] : measured->items()) {
-      const comm::Collective kind = read_kind(name, where);
-      rates.measured_bus[kind] = read_bus(rows, kinds.of(name));
-    }
-  }
-  rates.host_copy = read_link(keys, "host_copy");
-  rates.disk_read = read_link(keys, "disk_read");
-  rates.disk_write = read_link(keys, "disk_write");
-  rates.host_memory_bytes_per_s = keys.number_or("host_memory_bytes_per_s", true, 0);
-}
-
-void write_links(const Rates& rates, Json& json) {
-  if (rates.interference > 0) json["interference"] = rates.interference;
-  json["ranks_per_node"] = rates.ranks_per_node;
-  json["inside_node"] = json_of(rates.inside_node);
-  json["between_nodes"] = json_of(rates.between_nodes);
-  for (const auto& [kind, rows] : rates.measured_bus) {
-    Json list = Json::array();
-    for (const MeasuredBus& row : rows) {
-      Json one = {{"ranks", row.ranks}, {"bytes_per_s", row.bytes_per_s}};
-      if (row.p5 > 0) one["p5"] = row.p5;
-      if (row.p95 > 0) one["p95"] = row.p95;
-      list.push_back(std::move(one));
-    }
-    json["measured_bus"][comm::name_of(kind)] = list;
-  }
-  json["host_copy"] = json_of(rates.host_copy);
-  json["disk_read"] = json_of(rates.disk_read);
-  json["disk_write"] = json_of(rates.disk_write);
-  json["host_memory_bytes_per_s"] = rates.host_memory_bytes_per_s;
+             file.of("interference"), rates.interference);
 }
 
 // ---- Where numbers come from ----
 
-void read_sources(const Json& sources, const Keys& keys, Rates& rates) {
-  Keys texts(sources, keys.of("sources"));
+void read_sources(const Json& sources, const RecordReader& file, Rates& rates) {
+  RecordReader texts(sources, file.of("sources"));
   for (const auto& [path, text] : sources.items()) {
-    FSDP_CHECK(keys.knows(path.substr(0, path.find('.'))),
-               "{}: expected keys of this file, got \"{}\"", keys.of("sources"), path);
-    rates.sources[path] = texts.text(path);
+    FSDP_CHECK(file.knows(path.substr(0, path.find('.'))),
+               "{}: expected keys of this file, got \"{}\"", file.of("sources"), path);
+    texts(path, rates.sources[path]);
   }
 }
 
@@ -310,11 +209,13 @@ Json file_of(const std::string& name) {
 // The whole of a file that is like a machine.
 Json completed(const Json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("like")) return json;
-  Keys keys(json, where);
+  RecordReader keys(json, where);
   const std::vector<std::string> names = machine_names();
-  const std::string name = gpu_named(keys.text("like"), names);
+  std::string like;
+  keys("like", like);
+  const std::string name = gpu_named(like, names);
   FSDP_CHECK(!name.empty(), "{}: expected one of {}, got \"{}\"", keys.of("like"),
-             fmt::join(names, ", "), keys.text("like"));
+             fmt::join(names, ", "), like);
   Json base = completed(file_of(name), name);
   Json sources = base.at("sources");
   merge(json, "", base, sources);
@@ -327,41 +228,24 @@ Json completed(const Json& json, const std::string& where) {
 
 Rates rates_of_json(const Json& given, const std::string& where) {
   const Json json = completed(given, where);
-  Keys keys(json, where);
+  RecordReader file(json, where);
   Rates rates;
-  rates.machine = keys.text("machine");
-  if (keys.find("note")) rates.note = keys.text("note");
-  read_device(keys, rates);
-  read_links(keys, rates);
-  if (const Json* const calls = keys.find("calls")) read_calls(*calls, keys.of("calls"), rates);
-  if (const Json* const sources = keys.find("sources")) read_sources(*sources, keys, rates);
-  keys.done();
+  visit(file, rates);
+  check(rates, file);
+  if (const Json* const sources = file.find("sources")) read_sources(*sources, file, rates);
+  file.done();
   return rates;
 }
 
 Rates read_rates(const std::filesystem::path& file) {
   FSDP_CHECK(std::filesystem::exists(file),
-             "{}: there is no such file, and no machine of that name; machines: {}", file.string(),
+             "{}: no such file exists, and no machine has this name; machines: {}", file.string(),
              fmt::join(machine_names(), ", "));
   return rates_of_json(read_json_file(file), file.string());
 }
 
 void write_rates(const std::filesystem::path& file, const Rates& rates) {
-  Json calls = Json::array();
-  for (const auto& [key, us] : rates.kernels) {
-    Json row = Json::object();
-    row["kernel"] = key.kernel;
-    row["shape"] = key.shape;
-    row["dtype"] = std::string(name_of(key.dtype));
-    row["us"] = us;
-    calls.push_back(std::move(row));
-  }
-  Json json = Json::object();
-  json["machine"] = rates.machine;
-  if (!rates.note.empty()) json["note"] = rates.note;
-  write_device(rates, json);
-  write_links(rates, json);
-  json["calls"] = calls;
+  Json json = RecordWriter::write(rates);
   if (!rates.sources.empty()) json["sources"] = Json(rates.sources);
   write_json_file(file, json);
 }

@@ -1,7 +1,7 @@
 // What one training step consists of: its matrix products by shape, and its other kernels with
 // their FLOPs and bytes. All are sums over the calls of a step without bytes (meta_run.h); the cost
-// of one call stands in core/kernel_args.h. Left out: collectives, and kernels on other streams than
-// compute's. Read next: tools/bench/speed_of_light.h.
+// of one call stands in core/kernel_args.h. Left out: collectives, and kernels on other streams
+// than compute's. Read next: tools/bench/speed_of_light.h.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct StepProduct {
 
 struct StepPass {
   std::string kernel;  // as in traces: "layer_norm_forward"
-  Cost cost;      // of all calls of a step
+  Cost cost;           // of all calls of a step
   int64_t count = 0;
 };
 

@@ -2,8 +2,9 @@
 #include "tools/predict/unit_table.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "tools/predict/pytorch_shards.h"
+#include <fmt/format.h>
 
 namespace fsdp::tools {
 namespace {
@@ -86,16 +87,16 @@ std::string differences(const comm::UnitPolicy& unit, const comm::UnitPolicy& al
   if (unit.reduce_dtype != all.reduce_dtype) {
     out.push_back(fmt::format("reduced in {}", name_of(unit.reduce_dtype)));
   }
-  const bool kept = unit.keeps_parameters;
-  if (kept != all.keeps_parameters) {
+  const bool kept = unit.keeps_parameters();
+  if (kept != all.keeps_parameters()) {
     out.push_back(kept ? "kept after forward" : "given back after forward");
   }
   if (unit.inner_group != all.inner_group && !kept) {
     out.push_back(unit.inner_group > 0 ? fmt::format("kept by groups of {}", unit.inner_group)
                                        : "kept by no group");
   }
-  if (unit.keeps_gradients != all.keeps_gradients) {
-    out.push_back(unit.keeps_gradients ? "gradients whole" : "gradients sharded");
+  if (unit.keeps_gradients() != all.keeps_gradients()) {
+    out.push_back(unit.keeps_gradients() ? "gradients whole" : "gradients sharded");
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }
@@ -154,6 +155,53 @@ std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layou
     out += row(name, unit->shard_numel(), theirs.padded, fmt::format("{} to {}", *least, *most));
   }
   return out;
+}
+
+// Rounded before the unit is chosen, so that 999.9 us are 1.00 ms.
+std::string duration_text(double seconds) {
+  if (!(seconds > 0)) return "0 s";
+  const double digit = std::pow(10, std::floor(std::log10(seconds)) - 2);  // the last that is shown
+  const double rounded = std::round(seconds / digit) * digit * (1 + 1e-12);
+  const bool whole = rounded >= 1, thousandth = rounded >= 1e-3;
+  const double number = rounded * (whole ? 1 : thousandth ? 1e3 : 1e6);
+  const int decimals = number >= 100 ? 0 : number >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", number, decimals, whole ? "s" : thousandth ? "ms" : "us");
+}
+namespace {
+
+int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+}  // namespace
+
+int64_t fsdp1_shard(const std::vector<Shape>& parameters, int ranks) {
+  int64_t total = 0;
+  for (const Shape& shape : parameters) total += shape.numel();
+  return divide_up(total, ranks);
+}
+
+int64_t fsdp1_original_shard(const std::vector<Shape>& parameters, int ranks,
+                             int64_t element_bytes) {
+  const int64_t alignment = 16 / element_bytes;
+  int64_t end = 0;
+  for (const Shape& shape : parameters) {
+    end = divide_up(end, alignment) * alignment + shape.numel();
+  }
+  return divide_up(end, ranks);
+}
+
+Fsdp2Shards fsdp2_shards(const std::vector<Shape>& parameters, int ranks) {
+  Fsdp2Shards shards;
+  shards.held.assign(static_cast<size_t>(ranks), 0);
+  for (const Shape& shape : parameters) {
+    const int64_t rows = shape[0], row = shape.numel() / rows;
+    const int64_t rows_per_rank = divide_up(rows, ranks);
+    shards.padded += rows_per_rank * row;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const int64_t left = std::max<int64_t>(rows - rank * rows_per_rank, 0);
+      shards.held[static_cast<size_t>(rank)] += std::min(left, rows_per_rank) * row;
+    }
+  }
+  return shards;
 }
 
 }  // namespace fsdp::tools

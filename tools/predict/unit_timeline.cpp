@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tools/predict/duration_text.h"
+#include "tools/predict/unit_table.h"
 
 namespace fsdp::tools {
 namespace {

@@ -143,7 +143,7 @@ std::vector<std::string> notes_of(const CaseTable& table) {
   const std::string crowded =
       names_of(table, [](const CaseRow& row) { return row.oversubscribed; });
   if (!crowded.empty()) {
-    notes.push_back("oversubscribed, more ranks than cores, so that nothing is relative: " +
+    notes.push_back("oversubscribed (more ranks than cores), so without speed-up and efficiency: " +
                     crowded);
   }
   const CaseRow* const base = baseline_row(table);
@@ -160,7 +160,7 @@ std::vector<std::string> notes_of(const CaseTable& table) {
     notes.push_back("medians of the runs; ±: how far the farthest run is from the median");
   for (const RunColumn& column : table.columns) {
     if (is_in_no_run(table, column)) {
-      notes.push_back(fmt::format("{}: no run has a value there", column.name));
+      notes.push_back(fmt::format("{}: no run has a value at this path", column.name));
     }
   }
   for (const CaseRow& row : table.rows) {

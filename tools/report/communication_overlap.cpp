@@ -10,8 +10,6 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr std::string_view kComputeLane = "compute";
-
 void add(CollectiveTime& sum, const TraceEvent& event, int64_t exposed_ns) {
   ++sum.calls;
   sum.bytes += event.bytes;
@@ -25,12 +23,6 @@ std::map<std::string, CollectiveTime>& unit_row(CommunicationOverlap& overlap,
     if (name == unit) return kinds;
   }
   return overlap.by_unit.emplace_back(unit, std::map<std::string, CollectiveTime>()).second;
-}
-
-int64_t length(const std::vector<Interval>& intervals) {
-  int64_t sum = 0;
-  for (const Interval& i : intervals) sum += i.end - i.begin;
-  return sum;
 }
 
 std::string row(const std::string& name, const CollectiveTime& t) {
@@ -63,34 +55,47 @@ std::vector<Interval> merged(std::vector<Interval> intervals) {
   return out;
 }
 
-int64_t length_outside(Interval interval, const std::vector<Interval>& others) {
-  int64_t outside = std::max<int64_t>(interval.end - interval.begin, 0);
+int64_t length(const std::vector<Interval>& intervals) {
+  int64_t sum = 0;
+  for (const Interval& i : intervals) sum += i.end - i.begin;
+  return sum;
+}
+
+std::vector<Interval> parts_outside(Interval interval, const std::vector<Interval>& others) {
+  std::vector<Interval> out;
   auto other = std::partition_point(others.begin(), others.end(),
                                     [&](const Interval& o) { return o.end <= interval.begin; });
   for (; other != others.end() && other->begin < interval.end; ++other) {
-    outside -= std::min(other->end, interval.end) - std::max(other->begin, interval.begin);
+    if (other->begin > interval.begin) out.push_back({interval.begin, other->begin});
+    interval.begin = other->end;
   }
-  return outside;
+  if (interval.end > interval.begin) out.push_back(interval);
+  return out;
+}
+
+BusyTimes busy_times(const std::vector<TraceEvent>& events) {
+  BusyTimes out;
+  for (const TraceEvent& e : events) {
+    if (is_collective(e)) {
+      out.collectives.push_back({e.begin_ns, e.end_ns});
+    } else if (e.lane == kComputeLane) {
+      out.compute.push_back({e.begin_ns, e.end_ns});
+    }
+  }
+  return {merged(std::move(out.compute)), merged(std::move(out.collectives))};
 }
 
 CommunicationOverlap measure_overlap(const std::vector<TraceEvent>& events) {
-  std::vector<Interval> compute, collectives;
-  for (const TraceEvent& e : events) {
-    if (is_collective(e)) {
-      collectives.push_back({e.begin_ns, e.end_ns});
-    } else if (e.lane == kComputeLane) {
-      compute.push_back({e.begin_ns, e.end_ns});
-    }
-  }
-  compute = merged(std::move(compute));
+  const auto [compute, collectives] = busy_times(events);
+  const auto exposed_in = [&compute = compute](Interval i) {
+    return length(parts_outside(i, compute));
+  };
   CommunicationOverlap out;
   out.compute_ns = length(compute);
-  for (const Interval& i : merged(std::move(collectives))) {
-    out.exposed_ns += length_outside(i, compute);
-  }
+  for (const Interval& i : collectives) out.exposed_ns += exposed_in(i);
   for (const TraceEvent& e : events) {
     if (!is_collective(e)) continue;
-    const int64_t exposed = length_outside({e.begin_ns, e.end_ns}, compute);
+    const int64_t exposed = exposed_in({e.begin_ns, e.end_ns});
     add(out.by_kind[e.name], e, exposed);
     add(unit_row(out, e.scope)[e.name], e, exposed);
   }
@@ -99,10 +104,10 @@ CommunicationOverlap measure_overlap(const std::vector<TraceEvent>& events) {
 
 std::string format_overlap(const CommunicationOverlap& overlap) {
   std::string out =
-      "collectives of rank 0 in training and validation (the trace goes on: saving, sample)\n";
+      "collectives of rank 0 in training and validation (the trace continues: saving, sample)\n";
   out += fmt::format("  {:<32}{:>8}{:>12}{:>12}{:>12}\n", "", "calls", "MiB", "ms", "exposed ms");
   for (const auto& [kind, time] : overlap.by_kind) out += row(kind, time);
-  out += fmt::format("  {:<52}{:>12}{:>12.1f}   beside {:.1f} ms of compute\n",
+  out += fmt::format("  {:<52}{:>12}{:>12.1f}   next to {:.1f} ms of compute\n",
                      "exposed, each moment once", "", static_cast<double>(overlap.exposed_ns) / 1e6,
                      static_cast<double>(overlap.compute_ns) / 1e6);
   for (const auto& [unit, kinds] : overlap.by_unit) {

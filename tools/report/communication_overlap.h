@@ -26,6 +26,7 @@ struct CommunicationOverlap {
   int64_t compute_ns = 0;  // kernels on the compute stream
   int64_t exposed_ns = 0;  // some collective ran and no kernel: each moment once
 };
+inline constexpr const char* kComputeLane = "compute";
 bool is_collective(const TraceEvent& event);
 CommunicationOverlap measure_overlap(const std::vector<TraceEvent>& events);
 
@@ -40,7 +41,13 @@ struct Interval {
 };
 // Sorted, not touching, none empty.
 std::vector<Interval> merged(std::vector<Interval> intervals);
-// How much of `interval` lies in none of `others`, which are merged.
-int64_t length_outside(Interval interval, const std::vector<Interval>& others);
+int64_t length(const std::vector<Interval>& intervals);
+// Parts of `interval` in none of `others`, which are merged.
+std::vector<Interval> parts_outside(Interval interval, const std::vector<Interval>& others);
+// When kernels of the compute stream ran, and collectives of any stream; both merged.
+struct BusyTimes {
+  std::vector<Interval> compute, collectives;
+};
+BusyTimes busy_times(const std::vector<TraceEvent>& events);
 
 }  // namespace fsdp::tools

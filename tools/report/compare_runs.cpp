@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "tools/report/finished_run.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -181,7 +181,7 @@ void add_outcome(Table& table) {
   table.row("validation loss", "/validation_loss", plain, 4);
   table.row("s/step", "/step_time_s", per_step, 4);
   table.row("tokens/s", "/tokens_per_s", plain, 0);
-  table.title("beside training, over all starts of a run");
+  table.title("in addition to training, over all starts of a run");
   table.row("restarts", "/restarts", plain, 0);
   table.row("work done and lost (s)", "/lost_s", plain, 1);
   table.row("until failures were noticed (s)", "/detection_s", plain, 1);

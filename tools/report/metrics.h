@@ -16,7 +16,7 @@
 #include "tools/report/line_log.h"
 #include "tools/report/load_samples.h"
 #include "tools/report/run_costs.h"
-#include "tools/report/run_facts.h"
+#include "tools/report/run_directory.h"
 #include "tools/report/train_totals.h"
 
 namespace fsdp::tools {

@@ -67,6 +67,17 @@ std::optional<double> MetricsLine::number(std::string_view key) const {
   return number_in<double>(text(key));
 }
 
+void for_each_line(
+    std::string_view text,
+    const std::function<void(std::string_view line, const std::optional<MetricsLine>& read)>& use) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, std::min(end + 1, text.size()));
+    use(line, MetricsLine::read(text.substr(0, end)));
+    text.remove_prefix(line.size());
+  }
+}
+
 LogEnd read_log_end(const std::filesystem::path& file) {
   constexpr std::streamoff kEnd = 64 << 10;  // bytes
   LogEnd out;
@@ -94,6 +105,28 @@ LogEnd read_log_end(const std::filesystem::path& file) {
   if (first_wall && out.wall_time_s && *out.wall_time_s > *first_wall)
     out.steps_per_s = (*out.step - *first_step) / (*out.wall_time_s - *first_wall);
   return out;
+}
+
+KeptLines metrics_until(std::string_view text, int64_t step, int64_t validated_at,
+                        const LoggedSteps& logged) {
+  KeptLines kept;
+  int64_t last_step = -1, last_evaluation = -1;
+  for_each_line(text, [&](std::string_view line, const std::optional<MetricsLine>& read) {
+    if (!line.ends_with('\n')) return;  // cut
+    if (!read) {  // cut by the end of the machine, or of somebody else
+      ++kept.foreign;
+      return;
+    }
+    const bool evaluation = read->is_evaluation();
+    int64_t& last = evaluation ? last_evaluation : last_step;
+    const int64_t until = evaluation ? validated_at : step;
+    if (read->step() > until || read->step() <= last) return;
+    const bool finite = read->text("loss") != "null" && read->text("grad_norm") != "null";
+    if (!evaluation && read->step() == step && !logged.has(step, finite)) return;
+    last = read->step();
+    kept.text += line;
+  });
+  return kept;
 }
 
 }  // namespace fsdp::tools

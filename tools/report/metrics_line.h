@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,6 +32,12 @@ class MetricsLine {
   int64_t step_ = 0;
 };
 
+// `use` gets each line of the text with its end, and what it says: none for a line that no run has
+// written whole.
+void for_each_line(
+    std::string_view text,
+    const std::function<void(std::string_view line, const std::optional<MetricsLine>& read)>& use);
+
 // Which steps have a line. One more has the step that a signal stops a run at.
 struct LoggedSteps {
   int64_t every = 1;  // train.log_every
@@ -47,5 +55,16 @@ struct LogEnd {
   std::optional<double> steps_per_s = {};  // over these lines
 };
 LogEnd read_log_end(const std::filesystem::path& file);
+
+// What a run that continues keeps of its metrics.jsonl: the lines up to a step, each step once, and
+// the lines of evaluations up to `validated_at`; a line that was cut is left out. What comes later
+// will be written again. The line of `step` itself stays only if it is `logged` in any case: a line
+// that exists because the run was stopped there does not belong to the run that continues.
+struct KeptLines {
+  std::string text;
+  int64_t foreign = 0;  // lines that no run has written, left out
+};
+KeptLines metrics_until(std::string_view text, int64_t step, int64_t validated_at,
+                        const LoggedSteps& logged);
 
 }  // namespace fsdp::tools

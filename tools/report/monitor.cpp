@@ -7,11 +7,11 @@ namespace fsdp::tools {
 
 Monitor::Monitor(MonitorOptions options)
     : options_(std::move(options)),
-      rows_(options_.file, sample_header(), 1, options_.detailed / options_.interval,
+      rows_(options_.file, rank_columns(), 1, options_.detailed / options_.interval,
             options_.later / options_.interval) {
   if (options_.gpu) gpu_.emplace(*options_.gpu);
   if (!options_.host_file.empty()) {
-    host_rows_.emplace(options_.host_file, host_header(), kHostDigits,
+    host_rows_.emplace(options_.host_file, host_columns(), 2,
                        options_.detailed / options_.interval, options_.later / options_.interval);
     activity_before_ = options_.activity();
   }
@@ -75,7 +75,7 @@ void Monitor::sample() {
   const HostCounters now = options_.counters();
   const Clock::time_point time = Clock::now();
   const double seconds = std::chrono::duration<double>(time - sampled_).count();
-  Sample sample = host_sample(before_, now, seconds, ticks_per_second());
+  Sample sample = sample_of_rank(before_, now, seconds, ticks_per_second());
   before_ = now;
   sampled_ = time;
   if (gpu_) {

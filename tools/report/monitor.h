@@ -1,8 +1,8 @@
 // What the machine does while a run trains: a thread samples its processors, its memory and the GPU
 // of a rank, and writes a row of monitor.rank<r>.csv for each sample, later for each minute of
 // them; on one rank of each host also a row of monitor.host.<host>.csv. It only looks: what is
-// trained does not depend on it. Read next: load_samples.h, host_samples.h. Not here: the readings
-// themselves (tools/launch/host_load.h, host_activity.h, kernels/cuda/device_sensors.h).
+// trained does not depend on it. Read next: load_samples.h. Not here: the readings
+// themselves (tools/launch/host_load.h, kernels/cuda/device_sensors.h).
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,6 @@
 #include "core/memory_ledger.h"
 #include "kernels/cuda/device_sensors.h"
 #include "tools/launch/host_load.h"
-#include "tools/report/host_samples.h"
 #include "tools/report/load_samples.h"
 
 namespace fsdp::tools {
@@ -60,8 +59,8 @@ class Monitor {
 
   MonitorOptions options_;
   std::optional<cuda::DeviceMonitor> gpu_;
-  SampleFile<kQuantities> rows_;
-  std::optional<SampleFile<kHostQuantities>> host_rows_;
+  SampleFile rows_;
+  std::optional<SampleFile> host_rows_;
   HostCounters before_;
   HostActivity activity_before_;
   Clock::time_point sampled_;

@@ -61,14 +61,10 @@ Value collectives(std::vector<std::string> kinds, const std::string& what, doubl
 Json grad_norm(const FinishedRun& run) {
   const std::filesystem::path file = run.folder / "metrics.jsonl";
   if (!is_there(file)) return {};
-  const std::string text = read_file(file);
   Number norm;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const auto line = MetricsLine::read(std::string_view(text).substr(begin, end - begin));
+  for_each_line(read_file(file), [&](std::string_view, const std::optional<MetricsLine>& line) {
     if (line && !line->is_evaluation()) norm = line->number("grad_norm");
-    begin = end + 1;
-  }
+  });
   return json_of(norm);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/report/finished_run.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 

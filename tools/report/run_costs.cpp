@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 
 #include "core/io/file.h"
-#include "core/io/json.h"
 
 namespace fsdp::tools {
 namespace {
@@ -34,18 +33,22 @@ void touch_until(const std::stop_token& end, const std::filesystem::path& path) 
 
 // Always as long, so that a shorter text leaves nothing of a longer one.
 std::string text_of(const RunProgress& progress) {
-  Json json = {{"seen", progress.seen},
-               {"step", progress.step},
-               {"wall_time_s", progress.wall_time_s},
-               {"durable_step", progress.durable_step}};
-  visit_costs(progress.costs, [&](const char* key, const auto& value) { json[key] = value; });
   constexpr size_t kLength = 511;
-  std::string text = json.dump();
+  std::string text = to_json(progress).dump();
   text.resize(kLength, ' ');
   return text + "\n";
 }
 
 }  // namespace
+
+Json to_json(const RunProgress& progress) {
+  Json json = {{"seen", progress.seen},
+               {"step", progress.step},
+               {"wall_time_s", progress.wall_time_s},
+               {"durable_step", progress.durable_step}};
+  visit_costs(progress.costs, [&](const char* key, const auto& value) { json[key] = value; });
+  return json;
+}
 
 RunProgress read_progress(const std::filesystem::path& file) {
   const Json json = read_json_file(file);

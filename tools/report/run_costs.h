@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "core/io/json.h"
 #include "tools/launch/host_load.h"
 #include "tools/report/train_totals.h"
 
@@ -69,6 +70,7 @@ struct RunProgress {
   RunCosts costs = {};
   double ended_before = 0;  // of this start alone: see begin_again
 };
+Json to_json(const RunProgress& progress);  // as progress.json has it
 // Error for a file that is none of these.
 RunProgress read_progress(const std::filesystem::path& file);
 // The same of a run that may go on; none: there is no such file, or half of it is written.

@@ -7,7 +7,8 @@
 
 #include "comm/exchange.h"
 #include "core/io/file.h"
-#include "core/io/json.h"
+#include "core/text/byte_size.h"
+#include "core/text/counted.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
 
@@ -22,10 +23,6 @@ std::string local_time(const char* format) {
   std::strftime(text, sizeof text, format, &parts);
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 constexpr const char* kFolder = "runs";  // of the runs without a name of their own
 
@@ -70,20 +67,31 @@ bool is_name_of_volume(const std::string& name) {
          name.starts_with(".Trash-");
 }
 
-void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
+std::string missing_room(const std::filesystem::path& folder, uint64_t bytes_of_one, int64_t count,
+                         uint64_t beside) {
   std::error_code unreadable;
-  if (!wanted.empty() && is_there(wanted)) refuse(wanted);
-  std::filesystem::path place = std::filesystem::absolute(wanted.empty() ? kFolder : wanted);
+  std::filesystem::path place = std::filesystem::absolute(folder);
   while (!std::filesystem::exists(place, unreadable) && place.has_relative_path()) {
     place = place.parent_path();
   }
   const std::filesystem::space_info space = std::filesystem::space(place, unreadable);
-  if (unreadable) return;  // making the folder says why
-  constexpr double kMiB = 1 << 20;
-  FSDP_CHECK(static_cast<double>(space.available) >= static_cast<double>(bytes),
-             "runtime.run_dir: {}: {:.1f} MiB are free, the trained model needs {:.1f} MiB",
-             place.string(), static_cast<double>(space.available) / kMiB,
-             static_cast<double>(bytes) / kMiB);
+  const uint64_t needed = bytes_of_one * static_cast<uint64_t>(count) + beside;
+  if (unreadable || space.available >= needed) return "";
+  if (count == 0) {
+    return fmt::format("{}: {} are free; the trained model needs {}", place.string(),
+                       byte_size_text(space.available), byte_size_text(needed));
+  }
+  return fmt::format("{}: {} are free; {} of {} each{} need {}", place.string(),
+                     byte_size_text(space.available), counted(count, "checkpoint"),
+                     byte_size_text(bytes_of_one), beside > 0 ? " and the trained model" : "",
+                     byte_size_text(needed));
+}
+
+void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
+  if (!wanted.empty() && is_there(wanted)) refuse(wanted);
+  const std::string missing =
+      missing_room(wanted.empty() ? kFolder : wanted, 0, 0, static_cast<uint64_t>(bytes));
+  FSDP_CHECK(missing.empty(), "runtime.run_dir: {}", missing);
 }
 
 std::filesystem::path create_numbered(const std::filesystem::path& given) {
@@ -125,6 +133,28 @@ Json to_json(const std::optional<BatchJob>& job) {
 Json to_json(const CheckpointOfRun& checkpoint) {
   if (checkpoint.step == 0) return {};
   return {{"step", checkpoint.step}, {"path", checkpoint.path}, {"run", checkpoint.run}};
+}
+
+Json to_json(const RunFacts& f) {
+  return {{"model", f.model},
+          {"dataset", f.dataset},
+          {"run_name", f.run_name},
+          {"sharding_strategy", f.sharding_strategy},
+          {"max_steps", f.max_steps},
+          {"seq_len", f.seq_len},
+          {"bsz", f.bsz},
+          {"grad_accum", f.grad_accum},
+          {"lr", f.lr},
+          {"seed", f.seed},
+          {"subset_size", f.subset_size ? Json(*f.subset_size) : Json()},
+          {"fsdp", f.fsdp},
+          {"bf16", f.bf16},
+          {"use_lora", f.use_lora},
+          {"gradient_checkpointing", f.gradient_checkpointing},
+          {"cpu", f.cpu},
+          {"gpu", f.gpu.empty() ? Json() : Json(f.gpu)},
+          {"gpu0", f.gpu.empty() ? Json() : Json(f.gpu)},  // as the scripts of several ranks say it
+          {"torch", nullptr}};                             // there is none
 }
 
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,

@@ -4,19 +4,25 @@
 // tools/guides/result_files.h.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/io/json.h"
 #include "core/io/patience.h"
 #include "tools/launch/batch_job.h"
-#include "tools/report/run_facts.h"
 
 namespace fsdp::tools {
 
 // What a file system itself has in the folder that it is mounted on: lost+found, .snapshot.
 bool is_name_of_volume(const std::string& name);
+// "", or what is missing for `count` checkpoints, or none. `beside`: bytes that the run needs in
+// the same place for something else.
+std::string missing_room(const std::filesystem::path& folder, uint64_t bytes_of_one, int64_t count,
+                         uint64_t beside);
 // Error when the folder `wanted` exists, or when its file system has fewer than `bytes` bytes free.
 // An empty `wanted` stands for the default place.
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);
@@ -34,6 +40,29 @@ struct CheckpointOfRun {
   std::string run;  // id
 };
 Json to_json(const CheckpointOfRun& checkpoint);
+
+// What a run is, under the names that the scripts of the Mistral guide keep in their run_args.json
+// and metrics.json, so that a reader of such files reads ours.
+struct RunFacts {
+  std::string model;    // folder, or what it is
+  std::string dataset;  // the training text, as given
+  std::string run_name;
+  std::string sharding_strategy;
+  int64_t max_steps = 0;
+  int64_t seq_len = 0;
+  int64_t bsz = 0;  // rows of a rank in a micro-step
+  int64_t grad_accum = 1;
+  double lr = 0;
+  int64_t seed = 0;
+  std::optional<int64_t> subset_size;  // of the rows; none: all
+  bool fsdp = true;                    // something is sharded
+  bool bf16 = false;
+  bool use_lora = false;
+  bool gradient_checkpointing = false;
+  std::string cpu;  // the model of rank 0's host
+  std::string gpu;  // of rank 0; "": the CPU computes
+};
+Json to_json(const RunFacts& facts);
 
 // How the program was called, for run_args.json.
 struct RunArguments {

@@ -10,8 +10,8 @@
 #include "core/io/file.h"
 #include "core/text/numbers.h"
 #include "tools/report/failure_log.h"
-#include "tools/report/finished_run.h"
 #include "tools/report/progress.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -20,22 +20,6 @@ namespace fs = std::filesystem;
 using Number = std::optional<double>;
 
 constexpr size_t kFailures = 3;
-
-// A file that is being written, or was cut, says nothing for the moment.
-Json json_of(const fs::path& file) {
-  try {
-    return is_there(file) ? read_json_file(file) : Json();
-  } catch (const SystemError&) {
-    throw;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-std::string text_at(const Json& json, const char* key) {
-  const Json* const found = json.is_object() ? json.find(key) : nullptr;
-  return found && found->is_string() ? found->text() : "";
-}
 
 // "node1 (ranks 0-3)" would need more than a line: only the names, each once.
 std::vector<std::string> hosts_of(const RunStatus& status) {
@@ -160,9 +144,9 @@ RunStatus read_run_status(const fs::path& folder, double now) {
   FSDP_CHECK(is_run_folder(folder),
              "{}: no run directory: expected config.yaml and run_args.json in it", folder.string());
   RunStatus status = {.folder = folder, .condition = condition_of(folder, now)};
-  status.arguments = json_of(folder / "run_args.json");
-  status.metrics = json_of(folder / "metrics.json");
-  status.last_checkpoint = json_of(folder / "checkpoints" / "last.json");
+  status.arguments = part_of(folder / "run_args.json");
+  status.metrics = part_of(folder / "metrics.json");
+  status.last_checkpoint = part_of(folder / "checkpoints" / "last.json");
   status.progress = progress_so_far(folder / "progress.json");
   status.failures = read_failures(folder);
   if (status.failures.size() > kFailures)

@@ -1,5 +1,5 @@
 // What `fsdp status` says of a run: whether it lives, where, how far it is, what it has survived.
-// Of one that goes on, was killed, has failed or is done. Read next: run_state.h.
+// Of one that goes on, was killed, has failed or is done. Read next: run_reader.h.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include "core/io/json.h"
 #include "tools/report/metrics_line.h"
 #include "tools/report/run_costs.h"
-#include "tools/report/run_state.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
@@ -12,14 +13,12 @@
 
 #include "core/error.h"
 #include "tools/report/communication_overlap.h"
-#include "tools/report/svg_canvas.h"
 
 namespace fsdp::tools {
 namespace {
 
 // ---------------------------------------------------------------------------- From events to lanes
 
-constexpr const char* kComputeLane = "compute";
 constexpr const char* kStepLane = "step";  // core/trace_phases.h
 
 // What one unit does without a pause in between: one kind of collective, or kernels.
@@ -106,19 +105,6 @@ std::vector<Lane> lanes_of(const std::vector<TraceEvent>& events, int64_t pause)
   return lanes;
 }
 
-// Parts of `interval` in none of `others`, which are merged.
-std::vector<Interval> parts_outside(Interval interval, const std::vector<Interval>& others) {
-  std::vector<Interval> out;
-  for (const Interval& other : others) {
-    if (other.end <= interval.begin) continue;
-    if (other.begin >= interval.end) break;
-    if (other.begin > interval.begin) out.push_back({interval.begin, other.begin});
-    interval.begin = other.end;
-  }
-  if (interval.end > interval.begin) out.push_back(interval);
-  return out;
-}
-
 // ---------------------------------------------------------------------------- From lanes to SVG
 
 constexpr double kFirstLane = 78, kLane = 34, kLaneGap = 10;
@@ -129,23 +115,106 @@ constexpr std::array kColours = {"#7fb7e6", "#f2b66d", "#86c99a", "#e79a9a",
 
 double ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-class Drawing : public SvgCanvas {
- public:
-  using SvgCanvas::SvgCanvas;
+constexpr const char* kStyle = R"svg(<style>
+text { font-family: sans-serif; font-size: 12px; fill: #1f2328 }
+.card { fill: #ffffff; stroke: #d0d7de }
+.title { font-size: 14px; font-weight: bold }
+.small { font-size: 11px; fill: #59636e }
+.line { stroke: #d0d7de }
+.phase { fill: #eaeef2 }
+.none { fill: #c4cad1 }
+.box { stroke: #ffffff; stroke-width: 0.5 }
+.in { fill: #1b1f24; font-size: 11px }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.card { fill: #0d1117; stroke: #3d444d }
+.small { fill: #9198a1 }
+.line { stroke: #3d444d }
+.phase { fill: #2a313c }
+.box { stroke: #0d1117 }
+.in { fill: #1b1f24 }
+}
+</style>
+<defs><pattern id="exposed" width="6" height="6" patternUnits="userSpaceOnUse"
+patternTransform="rotate(45)"><rect width="2" height="6" fill="#c0281c"/></pattern></defs>
+)svg";
 
+class Drawing {
+ public:
+  static constexpr double kLeft = 118, kRight = 18;  // of the step, in pixels
+
+  Drawing(Interval time, int width) : time_(time), width_(width) {}
+
+  // `style`: a class of kStyle, or "".
+  void text(double x, double y, const char* style, const std::string& what,
+            const char* anchor = "start");
+  // Lines from `top` to `bottom`, with the milliseconds since the beginning below.
+  void axis(double top, double bottom);
   void phase(const TraceEvent& event);
   void lane(const Lane& lane, double y, const std::vector<Interval>& compute);
   void legend(double y, const std::string& summary);
   void colour(const std::vector<TraceEvent>& events);
+  std::string svg(double height) const;
 
  private:
+  double x_of(int64_t ns) const;
+  // `look`: attributes. `tip`: what a pointer on it shows.
+  void rectangle(double x, double y, double width, double height, const std::string& look,
+                 const std::string& tip = "");
   // The parts of a collective during which nothing is computed.
   void hatch(Interval box, double y, const std::vector<Interval>& compute);
   // The longest form of the name that fits: "blocks.3", "3" or nothing.
   void label(const std::string& name, Interval time, double y, const char* style);
 
+  Interval time_;
+  double width_;
+  std::string body_;
   std::map<std::string, std::string> colours_;  // by unit
 };
+
+double Drawing::x_of(int64_t ns) const {
+  return kLeft + (width_ - kLeft - kRight) * ms(ns - time_.begin) / ms(time_.end - time_.begin);
+}
+
+void Drawing::text(double x, double y, const char* style, const std::string& what,
+                     const char* anchor) {
+  body_ +=
+      fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
+                  y, style, anchor, markup_text(what));
+}
+
+void Drawing::rectangle(double x, double y, double width, double height, const std::string& look,
+                          const std::string& tip) {
+  body_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}", x,
+                       y, width, height, look);
+  body_ += tip.empty() ? "/>\n" : "><title>" + markup_text(tip) + "</title></rect>\n";
+}
+
+void Drawing::axis(double top, double bottom) {
+  const double length_ms = ms(time_.end - time_.begin);
+  const double decade = std::pow(10, std::floor(std::log10(length_ms / 8)));
+  double between = decade;
+  for (const double factor : {2.0, 5.0, 10.0}) {
+    if (length_ms / between > 10) between = factor * decade;
+  }
+  for (int i = 0; i * between <= length_ms; ++i) {
+    const double x = x_of(time_.begin + std::llround(i * between * 1e6));
+    body_ +=
+        fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" class=\"line\"/>\n",
+                    x, top, bottom);
+    const bool last = (i + 1) * between > length_ms;
+    text(x, bottom + 14, "small", fmt::format("{:g}{}", i * between, last ? " ms" : ""), "middle");
+  }
+}
+
+std::string Drawing::svg(double height) const {
+  return fmt::format(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+             "viewBox=\"0 0 {0} {1}\">\n{2}<rect x=\"0.5\" y=\"0.5\" width=\"{3}\" "
+             "height=\"{4}\" rx=\"6\" class=\"card\"/>\n",
+             width_, height, kStyle, width_ - 1, height - 1) +
+         body_ + "</svg>\n";
+}
 
 // A unit is what communicates beside compute; "optimizer" is none.
 void Drawing::colour(const std::vector<TraceEvent>& events) {
@@ -226,33 +295,36 @@ std::string summary_of(const StepPicture& picture) {
       ms(picture.communication_ns - picture.exposed_ns), ms(picture.exposed_ns));
 }
 
-int64_t length(const std::vector<Interval>& intervals) {
-  int64_t sum = 0;
-  for (const Interval& i : intervals) sum += i.end - i.begin;
-  return sum;
-}
-
 }  // namespace
+
+std::string markup_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // XML has no control characters
+    }
+  }
+  return out;
+}
 
 StepPicture draw_step(const std::vector<TraceEvent>& events, const PictureOptions& options) {
   const Step step = find_step(events, options.step);
   const std::vector<TraceEvent> shown = events_within(events, step.time);
-  std::vector<Interval> compute, communication;
-  for (const TraceEvent& e : shown) {
-    if (is_collective(e)) {
-      communication.push_back({e.begin_ns, e.end_ns});
-    } else if (e.lane == kComputeLane) {
-      compute.push_back({e.begin_ns, e.end_ns});
-    }
-  }
-  compute = merged(std::move(compute));
-  communication = merged(std::move(communication));
+  const auto [compute, communication] = busy_times(shown);
   StepPicture out = {.svg = "",
                      .step = step.number,
                      .step_ns = step.time.end - step.time.begin,
                      .compute_ns = length(compute),
                      .communication_ns = length(communication)};
-  for (const Interval& i : communication) out.exposed_ns += length_outside(i, compute);
+  for (const Interval& i : communication) out.exposed_ns += length(parts_outside(i, compute));
 
   Drawing drawing(step.time, options.width);
   drawing.colour(shown);

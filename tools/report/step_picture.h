@@ -30,4 +30,7 @@ struct StepPicture {
 // Error when the timeline has no such step.
 StepPicture draw_step(const std::vector<TraceEvent>& events, const PictureOptions& options);
 
+// As text of XML and HTML, within attributes too. Neither has control characters: "?".
+std::string markup_text(const std::string& text);
+
 }  // namespace fsdp::tools

@@ -24,7 +24,7 @@ struct TrainTotals {
   int64_t spikes_in_a_row = 0;                 // up to now
   int64_t rollbacks = 0;                       // to a checkpoint, by the run itself
   BatchRanges left_out = {};                   // by the rollbacks, at most one for each
-  std::vector<double> good_norms = {};         // at most train.spike.window; see spike_rule.h
+  std::vector<double> good_norms = {};         // at most train.spike.window; see loop_rules.h
   int64_t true_tokens = 0;                     // labels trained on, over all ranks
   int64_t samples = 0;                         // sequences trained on, over all ranks and epochs
   double wall_time_s = 0;                      // of the loop, evaluations included

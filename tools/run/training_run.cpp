@@ -1,35 +1,34 @@
-// Order of a run, its session, values and folder.
+// A run from its plan to its status, and its end: the summary, the model, the sample, the trace,
+// and what is said about them.
 #include "tools/run/training_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
-#include <cstdio>
-#include <random>
+#include <thread>
+
+#include <fmt/ranges.h>
 
 #include "comm/exchange.h"
 #include "core/io/json.h"
 #include "core/text/counted.h"
-#include "models/adapter_folder.h"
+#include "models/input_rules.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/checkpoint/read_checkpoint.h"
 #include "tools/config/guests.h"
 #include "tools/config/step_shape.h"
+#include "tools/data/text_stream.h"
+#include "tools/generate/generation.h"
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
-#include "tools/report/run_state.h"
-#include "tools/run/run_files.h"
-#include "tools/run/run_texts.h"
+#include "tools/report/communication_overlap.h"
+#include "tools/report/run_reader.h"
+#include "tools/run/run_parts.h"
 #include "tools/train/config_to_session.h"
-#include "tools/train/left_out.h"
 
 namespace fsdp::tools {
-
 namespace {
-
-// --resume auto of two jobs at once: the other has made the run directory meanwhile.
-class LostRace : public AgreedError {
- public:
-  using AgreedError::AgreedError;
-};
 
 // The run goes on from its last checkpoint, or from where it began.
 ResumeRequest request_of_rollback(const std::filesystem::path& directory,
@@ -69,7 +68,7 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
   };
   // Its files were there before.
   const auto goes_on = [&](const ResumePlan& plan) {
-    return rank.restarts > 0 || rolled_back || plan.manifest;
+    return rank.before.count() > 0 || rolled_back || plan.manifest;
   };
   for (;;) {
     before.config.runtime.goes_on = goes_on(before);
@@ -107,60 +106,6 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
       if (rank.local_ranks > 1) rank.world.abort(error.what());
       throw;
     }
-  }
-}
-
-// Every rank but the first, which speaks for the run, has one line; in their order.
-void TrainingRun::introduce_ranks() {
-  for (int rank = 1; rank < rank_.world.size(); ++rank) {
-    if (rank == rank_.world.rank()) options_.say(describe_rank(rank, gpu(), rank_.threads));
-    rank_.world.barrier();
-  }
-}
-
-// What the run is, before it begins.
-void TrainingRun::introduce() {
-  const std::string means =
-      rank_.backend.cuda
-          ? (config_.runtime.launch.share_gpus ? "on GPUs" : "a GPU each")
-          : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
-  const DType dtype = config_.train.dtype;
-  const DType masters = config_.train.master_dtype.value_or(accumulation_dtype(dtype));
-  say(fmt::format("{}; {} on {}, {}, {}, master weights in {}", describe(model_),
-                  choice_name(config_.fsdp.options.strategy), counted(rank_.world.size(), "rank"),
-                  means, fsdp::name_of(dtype), fsdp::name_of(masters)));
-  for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
-  hosts_ = rank_.world.exchange(host_name());
-  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
-  if (const std::string spread = spread_groups(hosts_, groups.shards); !spread.empty()) {
-    say("note: " + spread);
-  }
-  introduce_ranks();
-  if (!rank_.backend.cuda || session_->sharded().options().host) {
-    say(fmt::format("{} on the CPU: {} arithmetic, {} thread{} a rank",
-                    optim::name_of(session_options_.optimizer.kind), cpu_instruction_set(),
-                    rank_.threads, rank_.threads == 1 ? "" : "s"));
-  }
-  if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
-    say(trained);
-  }
-  say(config::step_shape(config_, rank_.world.size()).text());
-  if (!config_.data.is_tokens()) {
-    say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
-                    data_.tokenizer().vocab_size()));
-  }
-  for (const std::string& remark : data_.remarks()) say(remark);
-  for (const std::string& remark :
-       remarks(config_, model_, rank_.world.size(), data_.sequences())) {
-    say("note: " + remark);
-  }
-  for (const std::string& note : plan_.notes) say("note: " + note);
-  for (const std::string& warning : plan_.warnings) say("warning: " + warning);
-  for (const auto& [first, end] : left_out()) {
-    say(
-        fmt::format("note: batches {} to {} of the training data (samples {} to {}) are left out, "
-                    "by a rollback",
-                    first + 1, end, data_.samples_after(first) + 1, data_.samples_after(end)));
   }
 }
 
@@ -205,6 +150,224 @@ int TrainingRun::run() {
   if (summary.end.status == status::kGaveUp) throw AgreedError(summary.end.reason, status::kGaveUp);
   return summary.end.status;
 }
+// ---------------------------------------------------------------------------- Results
+
+// 0: the formula says nothing of a part of the model that is frozen, and of narrower values.
+size_t TrainingRun::formula_states() const {
+  if (optim::state_names(session_options_.optimizer).size() != 2 || session_->lora() ||
+      !config_.train.freeze.empty() || config_.train.master_dtype ||
+      config_.train.optimizer.state_dtype)
+    return 0;
+  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
+  return states_by_formula(config_.fsdp.options.strategy, groups.shards, model_.parameter_count());
+}
+
+// Collective.
+MemoryReport TrainingRun::memory_report() {
+  MemoryReport memory = {.ledger = session_->backend().ledger().usage(),
+                         .host = {},
+                         .process_ranks = rank_.local_ranks,
+                         .resident_growth = process_memory().peak_resident - resident_before_};
+  struct OfRank {
+    size_t peak, trace;
+  };
+  if (session_->host()) memory.host = session_->host()->ledger().usage();
+  if (session_->file()) memory.file = session_->file()->ledger().usage();
+  const OfRank mine = {memory.ledger.total_peak + memory.host.total_peak, bytes_of(trace_)};
+  const std::vector<OfRank> of_process =
+      rank_.local_ranks > 1 ? comm::exchange_values(rank_.world, mine) : std::vector<OfRank>{mine};
+  for (const OfRank& rank : of_process) {
+    memory.process_ledger += rank.peak;
+    memory.trace += rank.trace;
+  }
+  if (!speaks()) return memory;
+  memory.predicted = predicted_;
+  memory.predicted_host = predicted_host_;
+  memory.predicted_file = predicted_file_;
+  memory.formula_states = formula_states();
+  memory.on_gpu = rank_.backend.cuda.has_value();
+  memory.at_most = models::input_rules(model_).knows_padding();
+  return memory;
+}
+
+// Of the last steps. Collective.
+void TrainingRun::find_stragglers(RunSummary& summary) {
+  comm::RankRings mine = {
+      .rank = rank_.world.rank(), .place = {}, .rings = rank_.world.rings()->snapshot()};
+  for (comm::RingSnapshot& ring : mine.rings) ring.records.clear();
+  std::vector<comm::RankRings> all;
+  for (const std::string& text : rank_.world.exchange(to_json(mine))) {
+    if (speaks()) all.push_back(rings_from_json(text, "rings"));
+  }
+  if (!speaks()) return;
+  std::vector<int> host_of;
+  for (const std::string& host : hosts_) {
+    const auto first = std::find(hosts_.begin(), hosts_.end(), host);
+    host_of.push_back(static_cast<int>(first - hosts_.begin()));
+  }
+  summary.stragglers = comm::find_stragglers(all);
+  const bool one_host = std::count(host_of.begin(), host_of.end(), 0) == rank_.world.size();
+  const auto host = [&](const comm::Straggler& s) { return hosts_[static_cast<size_t>(s.rank)]; };
+  for (const comm::Straggler& late : summary.stragglers) {
+    say(fmt::format("note: {}{}", comm::describe(late),
+                    one_host ? "" : "; it is on " + host(late)));
+  }
+  if (one_host) return;
+  summary.late_hosts = comm::find_stragglers(all, host_of);
+  for (const comm::Straggler& late : summary.late_hosts) {
+    say("note: " + comm::describe(late, "host " + host(late)));
+  }
+}
+
+// What training and validation came to; without the memory, which saving and the sample take too.
+RunSummary TrainingRun::summarise(const TrainTotals& totals) {
+  const StateHash hash = hash_state(*session_);
+  const SampleSums load = sums_of_ranks(rank_.world, load_);
+  if (const auto problem = comm::first_to_say(rank_.world, monitor_problem_)) {
+    say(fmt::format("note: rank {}: {}", problem->rank, problem->text));
+  }
+  RunSummary late;
+  find_stragglers(late);
+  if (!speaks()) return {};
+  std::optional<CommunicationOverlap> overlap;
+  if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
+  // It is of next tokens.
+  const std::optional<double> bigram =
+      model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
+  return {
+      .facts = facts(),
+      .model = describe(model_),
+      .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+      .dtype = std::string(fsdp::name_of(config_.train.dtype)),
+      .world_size = rank_.world.size(),
+      .hosts = hosts_,
+      .threads_per_rank = rank_.threads,
+      .parameters = model_.parameter_count(),
+      .totals = totals,
+      .costs = progress_file_.costs(),
+      .epochs = static_cast<double>(totals.steps) / static_cast<double>(data_.steps_per_epoch()),
+      .batch_making_s = batch_times_.made_s,
+      .batch_waiting_s = batch_times_.waited_s,
+      .resumed_from = kept().steps,
+      .weights_hash = hex(hash.weights),
+      .optimizer_hash = hex(hash.optimizer),
+      .best_step = checkpoints_ && checkpoints_->best() ? std::optional(checkpoints_->best()->step)
+                                                        : std::nullopt,
+      .bigram_entropy = bigram,
+      .samples_of_load = load,
+      .collectives = rank_.world.rings()->totals(),
+      .stragglers = late.stragglers,
+      .late_hosts = late.late_hosts,
+      .overlap = overlap};
+}
+
+// Collective.
+void TrainingRun::report(RunSummary& summary) {
+  const MemoryReport memory = memory_report();
+  const std::vector<size_t> peaks = comm::exchange_values(rank_.world, memory.ledger.total_peak);
+  if (!speaks()) return;
+  summary.peak_bytes = *std::max_element(peaks.begin(), peaks.end());
+  summary.predicted_memory = memory.predicted;
+  summary.memory = memory.ledger;
+  summary.predicted_host = memory.predicted_host;
+  summary.host = memory.host;
+  summary.predicted_file = memory.predicted_file;
+  summary.file = memory.file;
+  summary.resident_growth_bytes = memory.resident_growth;
+  if (summary.totals.signal != 0) return;
+  say_beside(fmt::format("\n{}", format_losses(summary.totals, config_.train.log_every.steps,
+                                               summary.bigram_entropy)));
+  std::string table = format_memory_table(memory);
+  table.pop_back();  // the end of its last line
+  say_beside(table);
+  const std::string batches =
+      format_batch_times(batch_times_, summary.totals.steps - summary.resumed_from);
+  if (!batches.empty()) say_beside(batches);
+  if (summary.overlap) say_beside(format_overlap(*summary.overlap));
+}
+
+RunIntervals TrainingRun::intervals() const {
+  const config::StepShape shape = config::step_shape(config_, rank_.world.size());
+  const int64_t passes = rank_.world.size() * shape.micro_steps;
+  return {.steps = config_.train.steps,
+          .epochs = plan_.config.train.epochs,
+          .log_every = config_.train.log_every.steps,
+          .eval_every = config_.train.eval_every.steps,
+          .save_every = config_.checkpoint.interval().steps,
+          .rows_per_rank = (shape.batch + passes - 1) / passes,
+          .best_checkpoint = checkpoints_ && checkpoints_->best()
+                                 ? checkpoints_->folder_of(checkpoints_->best()->step).string()
+                                 : ""};
+}
+
+// As CUDA numbers it; none: the CPU computes, though it may be for f64 alone.
+std::optional<int> TrainingRun::gpu() const {
+  if (session_->backend().name() != "cuda") return std::nullopt;
+  return rank_.backend.cuda->device;
+}
+
+std::string TrainingRun::device() const { return gpu() ? gpu_name(*gpu()) : cpu_name(); }
+
+RunFacts TrainingRun::facts() const {
+  const config::DataSection& data = config_.data;
+  return {.model = config_.model.path.empty() ? describe(model_) : config_.model.path,
+          .dataset = data.synthetic() ? "synthetic"
+                                      : fmt::format("{}", fmt::join(data.training_files(), ", ")),
+          .run_name = config_.runtime.name,
+          .sharding_strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+          .max_steps = config_.train.steps,
+          .seq_len = data.sequence_length,
+          .bsz = intervals().rows_per_rank,
+          .grad_accum = config::step_shape(config_, rank_.world.size()).micro_steps,
+          .lr = config_.train.lr,
+          .seed = config_.train.seed,
+          .subset_size = data.subset.n,
+          .fsdp = config_.fsdp.options.strategy != comm::Strategy::kNoShard,
+          .bf16 = config_.train.dtype == DType::kBF16,
+          .use_lora = session_->lora().has_value(),
+          .gradient_checkpointing = config_.train.recompute.mode != RecomputeMode::kNone,
+          .cpu = cpu_name(),
+          .gpu = gpu() ? gpu_name(*gpu()) : ""};
+}
+
+std::string TrainingRun::sample() {
+  const config::SampleSection& c = config_.sample;
+  if (c.tokens == 0) return "";
+  const PhaseScope phase(session_->phases(), "sample");
+  const data::Tokenizer& tokenizer = data_.tokenizer();
+  const std::vector<int32_t> prompt = sample_prompt(c.prompt, tokenizer);
+  if (prompt.empty()) return "sample: none: no token of sample.prompt, and no end-of-text to begin";
+  const int32_t largest = *std::max_element(prompt.begin(), prompt.end());
+  if (largest >= model_.vocabulary) {
+    return fmt::format(
+        "sample: none: token {} of its prompt is beyond the model's vocabulary of {}", largest,
+        model_.vocabulary);
+  }
+  const std::vector<int32_t> tokens =
+      generate_tokens(*session_,
+                      {.tokens = c.tokens,
+                       .sampling = {.temperature = c.temperature,
+                                    .top_k = c.top_k,
+                                    .seed = static_cast<uint64_t>(config_.train.seed)},
+                       .stop = {tokenizer.end_of_text()},
+                       .vocabulary = tokenizer.vocab_size()},
+                      {prompt})
+          .front()
+          .ids;
+  return fmt::format("sample: {}|{}", c.prompt, data::text_after(tokenizer, prompt, tokens));
+}
+
+void TrainingRun::write_trace() {
+  if (!config_.runtime.trace) return;
+  session_->set_trace(nullptr);
+  phases_->record();
+  with_patience([&] {
+    const int rank = rank_.world.rank();
+    write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank),
+                          trace_.to_json(rank));
+  });
+}
+// ---------------------------------------------------------------------------- The end
 
 // A run that was told to stop says by its status whether its checkpoint is durable, also where the
 // disk has no room for what it leaves beside it.
@@ -217,273 +380,10 @@ void TrainingRun::unless_stopped(const TrainTotals& totals, const std::function<
   }
 }
 
-void TrainingRun::write_results(const RunSummary& summary) {
-  const auto write = [&] {
-    if (!speaks()) return;
-    for (const auto* files : config::guests_of<ResultFiles>()) {
-      files->write(directory_, summary, intervals());
-    }
-    write_summary(directory_ / "metrics.json", summary);
-  };
-  agree(rank_.world, config_.runtime.patience(), write);
-}
-
-// Everything that can be wrong with the input is found here, before a run directory is made.
-void TrainingRun::make_session() {
-  comm::Communicator& world = rank_.world;
-  PlacedOptions& options = session_options_;
-  std::string vocabulary_note;
-  agree(world, config_.runtime.patience(), [&] {
-    model_ = model_config(config_, data_.vocabulary());
-    if (config_.model.path.empty() && !config_.data.is_tokens()) {
-      model_.eos_token = data_.tokenizer().end_of_text();
-    }
-    vocabulary_note = data_.check_vocabulary(model_.vocabulary);
-    options = session_options(config_, model_, world.size(), rank_.backend);
-    check_attention(rank_.backend, config_.train.attention_deterministic);
-    const int64_t end = config_.runtime.launch.end_time;
-    FSDP_CHECK(end == 0 || static_cast<double>(end) > unix_time(),
-               "runtime.end_time: {} has passed {:.0f} s ago; 0: what Slurm says", end,
-               unix_time() - static_cast<double>(end));
-    FSDP_CHECK(!options.lora || !config_.model.path.empty(),
-               "lora.r: needs model.path, the model that the adapter belongs to");
-    if (!speaks()) return;
-    saved_ = form_of_run(config_, data_.tokenizer_name(), data_.tokenizer(),
-                         [this](const std::string& note) { say("note: " + note); });
-    saved_.replaces = true;  // that of a run which was stopped and goes on
-    if (!plan_.run_directory.empty()) return;
-    // The disk of a job that is started again may have room later: see place_checkpoints().
-    check_run_directory(config_.runtime.run_dir, config_.runtime.goes_on ? 0 : saved_bytes());
-  });
-  check_length();
-  data_.check_trained(world, models::input_rules(model_));
-  predict();
-  resident_before_ = process_memory().resident;
-  phases_.emplace(config_.runtime.trace ? &trace_ : nullptr,
-                  [rings = rank_.world.rings()](const std::vector<std::string>& open) {
-                    rings->set_phase(comm::HostPhase::of(open));
-                  });
-  const PhaseScope loading(&*phases_, "loading");
-  if (rank_.backend.nccl && world.size() > 1) gpu_memory_.emplace(rank_.backend.cuda->device);
-  session_ = std::make_unique<Session>(world, make_places(world, options), options);
-  session_->set_phases(&*phases_);
-  keep_to_what_nccl_left();
-  // On a CPU what is offloaded comes from the same memory.
-  const bool one_memory = session_->host() && session_->backend().host_reaches_memory();
-  const size_t offloaded = one_memory ? host_needed_ : 0;
-  session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
-                                         [this] { return phases_->innermost(); });
-  for (const std::string& note : {vocabulary_note, rank_.backend_note, world.notice(),
-                                  session_->file() ? file_notice(*session_->file()) : ""}) {
-    if (!note.empty()) say("note: " + note);
-  }
-  initialise();
-  if (plan_.manifest) restore_state();
-  traces_ = config_.runtime.trace;
-  if (traces_) session_->set_trace(&trace_);
-}
-
-// Of the model that the run saves at its end. An adapter is small.
-int64_t TrainingRun::saved_bytes() const {
-  if (!config_.train.save || session_options_.lora) return 0;
-  return model_.parameter_count() * static_cast<int64_t>(size_of(saved_.dtype));
-}
-
-// What only the text can say: how many steps an epoch has.
-void TrainingRun::check_length() const {
-  const int64_t done = plan_.manifest ? plan_.manifest->step() : 0;
-  if (config_.train.steps >= done) return;
-  throw AgreedError(
-      fmt::format("train.epochs: expected at least {:.3g}, the {} steps that {} has, got {}",
-                  static_cast<double>(done) / static_cast<double>(data_.steps_per_epoch()), done,
-                  plan_.checkpoint.string(), config_.train.epochs));
-}
-
-models::FillFunction TrainingRun::initial_values() {
-  const auto scratch =
-      models::from_scratch(static_cast<uint64_t>(config_.train.seed), model_.padding_row);
-  if (config_.model.path.empty()) return scratch;
-  models::ComparedPart compared{rank_.world.rank(), rank_.world.size()};
-  if (config_.fsdp.sync_module_states) compared = {};  // rank 0 reads for all
-  const auto base =
-      models::from_folder(config_.model.path, model_, session_->parameters(), compared);
-  if (speaks()) {
-    for (const std::string& warning : warnings_about(config_.model.path)) {
-      say("note: " + warning);
-    }
-  }
-  if (!config_.lora.path.empty()) {
-    return models::with_adapter(base, config_.lora.path, session_->model());
-  }
-  return [=](const Parameter& parameter, int64_t first, Tensor& values) {
-    (models::is_lora(parameter) ? scratch : base)(parameter, first, values);
-  };
-}
-
-void TrainingRun::initialise() {
-  const bool from_first_rank = config_.fsdp.sync_module_states;
-  models::FillFunction fill;
-  const IoPatience patience = config_.runtime.patience();
-  agree(rank_.world, patience, [&] {
-    if (from_first_rank && rank_.world.rank() != 0) return;
-    fill = [patience, all = initial_values(), progress = rank_.world.rings()->progress()](
-               const Parameter& parameter, int64_t first, Tensor& values) {
-      progress->during([&] { patiently(patience, [&] { all(parameter, first, values); }); });
-    };
-    if (!plan_.manifest) return;
-    // What is trained comes from the checkpoint.
-    fill = [all = std::move(fill)](const Parameter& parameter, int64_t first, Tensor& values) {
-      if (!parameter.trainable()) all(parameter, first, values);
-    };
-  });
-  agree(rank_.world, [&] {
-    from_first_rank ? session_->initialise_from_first_rank(fill) : session_->initialise(fill);
-  });
-}
-
-void TrainingRun::make_directory() {
-  directory_ = plan_.run_directory;
-  if (directory_.empty()) {
-    try {
-      directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name,
-                                      config_.runtime.patience());
-    } catch (const AgreedError& error) {
-      if (options_.resume != "auto" || error.cause() != Cause::kPerson) throw;
-      throw LostRace(error.what(), status::kMistake);
-    }
-  }
-  choose_id();
-  try {
-    take_directory();
-    place_checkpoints();
-  } catch (const AgreedError&) {
-    if (speaks() && plan_.run_directory.empty()) forget_directory(directory_);
-    throw;
-  }
-}
-
-// A run keeps its id when it goes on, also where run_args.json was lost.
-void TrainingRun::choose_id() {
-  id_ = plan_.run;
-  if (id_.empty() && !plan_.run_directory.empty() && plan_.falls_back) id_ = plan_.manifest->run;
-  if (id_.empty()) {
-    std::random_device random;
-    id_ = hex((uint64_t{random()} << 32) | random());
-  }
-  id_ = comm::from_first_rank(rank_.world, id_);
-}
-
-void TrainingRun::take_directory() {
-  agree(rank_.world, config_.runtime.patience(), [&] {
-    if (!speaks()) return;
-    const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
-    check_source_stays("model.path", config_.model.path, replaced);
-    check_source_stays("lora.path", config_.lora.path, replaced);
-    check_own_checkpoints(config_, id_, directory_);  // before what is unfinished there is removed
-    if (locks_.held.empty()) {
-      locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_),
-                                  {std::chrono::seconds(config_.runtime.lock_wait_s),
-                                   [this](const auto& line) { say(line); }});
-    }
-    if (options_.restart_from_scratch && !plan_.manifest) {
-      const auto aside = set_aside_checkpoints(checkpoint_folder(config_, directory_));
-      if (!aside.empty())
-        say(fmt::format("note: what is left of checkpoints is in {}", aside.string()));
-    }
-    if (options_.resume.empty() && !rolled_back_) return;
-    end_before_ = end_of_run(directory_).value_or(EndNote{.host = only_host_of(directory_)});
-    // A new directory gets the lines of the run that it begins in.
-    const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
-    const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
-                                                 : directory_.string());
-    const TrainTotals totals = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
-    for (const std::string& note :
-         go_on_in_directory(directory_, before, totals,
-                            {config_.train.log_every.steps, config_.train.steps})) {
-      say("note: " + note);
-    }
-  });
-  if (!locks_.note.empty()) say("note: " + locks_.note);
-  if (rank_.rings) rank_.rings->set_directory(directory_);
-  const config::StepShape shape = config::step_shape(config_, rank_.world.size());
-  CheckpointOfRun from;
-  if (plan_.manifest) {
-    from = {plan_.manifest->step(), std::filesystem::absolute(plan_.checkpoint).string(),
-            plan_.manifest->run};
-  }
-  write_run_arguments(rank_.world, directory_,
-                      {.run = id_,
-                       .command = "train",
-                       .config = options_.config_file,
-                       .overrides = options_.overrides,
-                       .local_ranks = options_.local_ranks,
-                       .threads = rank_.threads,
-                       .restarts = rank_.restarts,
-                       .job = batch_job(),
-                       .resumed_from = from,
-                       .effective_batch = shape.batch,
-                       .rows_per_pass = shape.rows_per_pass,
-                       .micro_steps = shape.micro_steps,
-                       .facts = facts()},
-                      config_.runtime.patience());
-  agree(rank_.world, config_.runtime.patience(), [&] {
-    if (!speaks()) return;
-    write_file_atomically(directory_ / "config.yaml", stored_config());
-    write_skipped_rows(directory_, data_.skipped_rows());
-    begin_progress();
-  });
-}
-
-// Of rank 0.
-void TrainingRun::begin_progress() {
-  const auto file = directory_ / "progress.json";
-  const TrainTotals kept = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
-  RunProgress begin = {.step = kept.steps, .wall_time_s = kept.wall_time_s};
-  try {
-    if (is_there(file)) {
-      const RunProgress before = read_progress(file);
-      begin = begin_again(before, kept, rolled_back_ ? 0 : rank_.ended_before);
-      if (rolled_back_) begin.costs.restarts = before.costs.restarts;  // the process goes on
-      note_failure(before, begin);
-    }
-  } catch (const SystemError&) {
-    throw;
-  } catch (const Error& error) {
-    say(fmt::format("note: {}; what earlier failures cost is not known", error.what()));
-  }
-  const auto age = [this] { return rolled_back_ ? 0 : process_age_s(); };
-  progress_file_ = ProgressFile(file, begin, age, [this](double pause_s, double restart_s) {
-    complete_failure(directory_, pause_s, restart_s);
-  });
-}
-
-// What the start before has left of its end counts, then what the launcher has seen of it: that is
-// of the last start that came to a step, or of the first.
-void TrainingRun::note_failure(const RunProgress& before, const RunProgress& begin) {
-  EndNote end = end_before_;
-  const bool was_seen = !rolled_back_ && (before.seen > 0 || rank_.restarts == 1);
-  if (end.status < 0 && was_seen) end.status = rank_.status_before;
-  if (was_seen && !rank_.cause_before.empty()) end.cause = rank_.cause_before;
-  if (rolled_back_) end.cause = "rolled back";
-  if (end.cause.empty()) {
-    end.cause = end.status > 128 ? fmt::format("killed by signal {}", end.status - 128)
-                                 : "it has not said why";
-  }
-  if (end.time == 0) end.time = rank_.ended_before > 0 ? rank_.ended_before : before.seen;
-  append_failure(directory_, {.end = end,
-                              .restart = rank_.restarts,
-                              .step = before.step,
-                              .steps_lost = std::max(before.step - begin.step, int64_t{0}),
-                              .lost_s = begin.costs.lost_s - before.costs.lost_s,
-                              .detection_s = begin.costs.detection_s - before.costs.detection_s});
-}
-
 // The model is worth more than the folder that somebody removed during the run.
 void TrainingRun::keep_directory() {
-  agree(rank_.world, config_.runtime.patience(), [&] {
-    // A checkpoint that was written since has made the folder again.
-    if (!speaks()) return;
-    try {
+  on_first_rank([&] {
+    try {  // a checkpoint that was written since has made the folder again
       if (is_there(directory_ / "config.yaml")) return;
     } catch (const SystemError&) {  // nobody knows
       return;
@@ -492,6 +392,69 @@ void TrainingRun::keep_directory() {
     write_file_atomically(directory_ / "config.yaml", stored_config());
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
                     directory_.string()));
+  });
+}
+
+RunEnd TrainingRun::end_of(const TrainTotals& totals) const {
+  RunEnd end = {.status = status_after(totals.signal), .last_durable_step = durable_step_};
+  if (totals.signal == 0) {
+    const std::string nonfinite = failed_validation(config_, totals);
+    if (!nonfinite.empty()) return {status::kGaveUp, nonfinite, durable_step_};
+    return {status::kDone, "done", durable_step_};
+  }
+  end.reason = "stopped by " + reason_to_stop(totals.signal);
+  if (end.status == status::kStartAgain && durable_step_ < totals.steps) {
+    end.status = status::kNotDurable;
+    end.reason += "; " + failed_checkpoint_;
+  }
+  return end;
+}
+
+// checkpoint.load_best: what is saved are the weights of the best checkpoint.
+void TrainingRun::take_best(const TrainTotals& totals) {
+  if (!config_.checkpoint.load_best || totals.signal != 0) return;
+  const auto& best = checkpoints().best();
+  if (!best) return say("note: checkpoint.load_best: no checkpoint has the value to judge it by");
+  const auto folder = checkpoints_->folder_of(best->step);
+  try {  // all of it before a weight is changed
+    agree(rank_.world, [&] {
+      if (!speaks()) return;
+      const std::vector<std::string> problems =
+          Checkpoint(folder, true, config_.runtime.patience()).verify_all();
+      FSDP_CHECK(problems.empty(), "{}", problems.front());
+    });
+  } catch (const AgreedError& error) {
+    return say(fmt::format("warning: checkpoint.load_best: {}; the model is that of the last step",
+                           error.what()));
+  }
+  agree(rank_.world, [&] {
+    Checkpoint checkpoint(folder, false, config_.runtime.patience());
+    restore_weights(*session_, checkpoint);
+  });
+  say(fmt::format("the best checkpoint: step {}, {:.4f}", best->step, best->value));
+}
+
+void TrainingRun::save() {
+  if (!config_.train.save) return;
+  const PhaseScope phase(session_->phases(), "saving");
+  const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
+  const IoPatience patience = config_.runtime.patience();
+  for (int64_t retry = 0;; ++retry) {
+    try {
+      return say_notes(save_model(*session_, folder, saved_), "warning: ");
+    } catch (const AgreedError& error) {  // on all ranks
+      if (error.cause() != Cause::kMachine || retry == patience.retries) throw;
+    }
+    std::this_thread::sleep_for(pause_before_retry(patience, retry));
+  }
+}
+
+void TrainingRun::write_results(const RunSummary& summary) {
+  on_first_rank([&] {
+    for (const auto* files : config::guests_of<ResultFiles>()) {
+      files->write(directory_, summary, intervals());
+    }
+    write_summary(directory_ / "metrics.json", summary);
   });
 }
 

@@ -62,6 +62,12 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
 // What the sample at the end continues.
 std::vector<int32_t> sample_prompt(const std::string& text, const data::Tokenizer& tokenizer);
 
+// --resume auto of two jobs at once: the other has made the run directory meanwhile.
+class LostRace : public AgreedError {
+ public:
+  using AgreedError::AgreedError;
+};
+
 class TrainingRun {
  public:
   // All three must outlive this. Collective.
@@ -105,22 +111,50 @@ class TrainingRun {
     const bool foreign = config_.train.log_format.guest && options_.say_beside;
     if (speaks()) foreign ? options_.say_beside(text) : options_.say(text);
   }
-  // training_run.cpp
-  void introduce();
-  void introduce_ranks();
+  void say_notes(const std::vector<std::string>& notes, std::string_view kind = "note: ") {
+    for (const std::string& note : notes) {
+      if (!note.empty()) say(std::string(kind) + note);
+    }
+  }
+  // Both are collective: the error of one rank is that of all.
+  void with_patience(const std::function<void()>& work) {
+    agree(rank_.world, config_.runtime.patience(), work);
+  }
+  void on_first_rank(const std::function<void()>& work) {
+    with_patience([&] {
+      if (speaks()) work();
+    });
+  }
+  // Of the checkpoint that the run continues from.
+  TrainTotals kept() const { return plan_.manifest ? plan_.manifest->progress : TrainTotals{}; }
+
+  // training_run_setup.cpp: what it will need, and what it may take
+  void refuse_early(const data::Tokenizer& tokenizer);
+  void predict();
+  std::vector<GpuMemory::Reading> gpu_memory_of_ranks();
+  void keep_to_what_nccl_left();
+  void tell_what_libraries_took();
+  void refuse(const PredictedData& data, const data::Tokenizer& tokenizer,
+              const std::optional<PredictedData>& least = {});
+  // session, values and directory
   void make_session();
   models::FillFunction initial_values();
   void initialise();
   int64_t saved_bytes() const;
   void check_length() const;
+  void check_state() const;
+  void restore_state();
+  void read_state();
   void make_directory();
   void choose_id();
   void take_directory();
   void begin_progress();
-  void unless_stopped(const TrainTotals& totals, const std::function<void()>& work);
   void note_failure(const RunProgress& before, const RunProgress& begin);
-  void write_results(const RunSummary& summary);
-  void keep_directory();
+  void place_checkpoints();
+  void check_room_of_model();
+  void check_room();
+  void introduce();
+  void introduce_ranks();
   // training_run_loop.cpp: its steps
   BatchRanges left_out() const;
   TrainTotals progress_before() const;
@@ -130,46 +164,35 @@ class TrainingRun {
   std::string stored_config() const;
   std::string reason_to_stop(int signal) const;
   void end_long_timeline(int64_t step);
+  MonitorOptions monitoring() const;  // collective
   TrainTotals train();
-  // training_run_state.cpp: what a run goes on from, and what it leaves
+  // its checkpoints
   std::string base_of(Session& session) const;
-  void check_state() const;
-  void restore_state();
-  void read_state();
   RunCheckpoints& checkpoints();
   bool writes_checkpoints() const;
   bool needs_checkpoints() const;
-  void place_checkpoints();
-  void check_room_of_model();
-  void check_room();
   bool start_checkpoint(const TrainTotals& totals);
   void write_checkpoint(const TrainTotals& totals, bool last);
   void watch_checkpoint(bool wait);
   bool take_checkpoint(bool wait);
   void settle_checkpoint(const TrainTotals& totals);
-  RunEnd end_of(const TrainTotals& totals) const;
-  void take_best(const TrainTotals& totals);
-  void save();
-  // training_run_memory.cpp: what it will need, and what it may take
-  void refuse_early(const data::Tokenizer& tokenizer);
-  void predict();
-  std::vector<GpuMemory::Reading> gpu_memory_of_ranks();
-  void keep_to_what_nccl_left();
-  void tell_what_libraries_took();
-  void refuse(const PredictedData& data, const data::Tokenizer& tokenizer,
-              const std::optional<PredictedData>& least = {});
-  // training_run_report.cpp: what it says about itself
+  // training_run.cpp: its end
   size_t formula_states() const;
   MemoryReport memory_report();
   void find_stragglers(RunSummary& summary);
   RunSummary summarise(const TrainTotals& totals);
   void report(RunSummary& summary);
-  std::string sample();
-  void write_trace();
   RunIntervals intervals() const;
   std::optional<int> gpu() const;
   RunFacts facts() const;
-  MonitorOptions monitoring() const;  // collective
+  std::string sample();
+  void write_trace();
+  void unless_stopped(const TrainTotals& totals, const std::function<void()>& work);
+  void keep_directory();
+  RunEnd end_of(const TrainTotals& totals) const;
+  void take_best(const TrainTotals& totals);
+  void save();
+  void write_results(const RunSummary& summary);
 
   const TrainingRunOptions& options_;
   const std::optional<RollBack::Where> rolled_back_;

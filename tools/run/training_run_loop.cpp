@@ -1,4 +1,5 @@
-// The steps of a run: which batches they have, what goes on beside them, and how the loop ends.
+// The loop of a run: which batches its steps have, what happens between them, the checkpoints that
+// are written meanwhile, and how the loop ends. The result is the run's totals.
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -7,17 +8,20 @@
 
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
-#include "tools/checkpoint/checkpoint_room.h"
+#include "models/config.h"
+#include "tools/checkpoint/run_checkpoints.h"
 #include "tools/launch/batch_job.h"
-#include "tools/launch/launch.h"
+#include "tools/launch/interrupt.h"
+#include "tools/report/source_commit.h"
 #include "tools/run/training_run.h"
-#include "tools/train/left_out.h"
 
 namespace fsdp::tools {
 
+// ---------------------------------------------------------------------------- Steps
+
 // Those of the checkpoint, and with a rollback all since then.
 BatchRanges TrainingRun::left_out() const {
-  const TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  const TrainTotals before = kept();
   if (!rolled_back_) return before.left_out;
   return with_range(before.left_out, batch_of_step(before.left_out, before.steps),
                     rolled_back_->batch + 1);
@@ -33,7 +37,7 @@ BatchSource TrainingRun::training() const {
 
 // A loss of another validation text is none of this one's.
 TrainTotals TrainingRun::progress_before() const {
-  TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+  TrainTotals before = kept();
   before.left_out = left_out();
   if (rolled_back_) before.rollbacks = rolled_back_->rollbacks;
   if (!plan_.manifest) return before;
@@ -98,8 +102,7 @@ void TrainingRun::begin_job_time() {
   const double left = static_cast<double>(end) - begun;
   const JobTime time(static_cast<double>(end), static_cast<double>(launch.grace_s),
                      std::clamp(bytes / kBytesPerSecond, 0.0, std::max(left / 8, 0.0)));
-  const int restarts_of_job = rank_.restarts - batch_job().value_or(BatchJob()).restarts;
-  if (time.is_over(begun) && restarts_of_job <= 0 && !rolled_back_) {
+  if (time.is_over(begun) && rank_.before.by_parent == 0 && !rolled_back_) {
     throw AgreedError(fmt::format("the time of the job is over in {:.0f} s, and {:.0f} s are kept "
                                   "for two checkpoints and runtime.grace_s: no step "
                                   "can be done",
@@ -137,13 +140,25 @@ std::string TrainingRun::stored_config() const {
   return config::to_yaml(stored);
 }
 
+MonitorOptions TrainingRun::monitoring() const {
+  const bool samples_host = first_rank_of_host(rank_.world);
+  const std::string host_file = fmt::format("monitor.host.{}.csv", host_name());
+  return {.file = directory_ / fmt::format("monitor.rank{}.csv", rank_.world.rank()),
+          .host_file = samples_host ? directory_ / host_file : "",
+          .interval = std::chrono::duration<double>(config_.runtime.monitor_s),
+          .later = std::chrono::duration<double>(config_.runtime.monitor_later_s),
+          .gpu = gpu(),
+          .ledger = &session_->backend().ledger(),
+          .disk = disk_of(directory_)};
+}
+
 TrainTotals TrainingRun::train() {
   begin_job_time();
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal,
                     config_.train.log_every.steps);
   MetricsLog metrics;
-  agree(rank_.world, config_.runtime.patience(), [&] {
+  with_patience([&] {
     if (speaks()) metrics = MetricsLog(directory_ / "metrics.jsonl");
   });
   Trainer trainer(*session_, trainer_options(), progress, metrics);
@@ -163,9 +178,7 @@ TrainTotals TrainingRun::train() {
       monitor_problem_ = monitor->problem();
     }
     metrics.retry();
-    if (!metrics.problem().empty()) say("warning: " + metrics.problem());
-    const std::string problem = unit_hashes_ ? unit_hashes_->sync() : "";
-    if (!problem.empty()) say("warning: " + problem);
+    say_notes({metrics.problem(), unit_hashes_ ? unit_hashes_->sync() : ""}, "warning: ");
     return totals;
   } catch (const RollBack&) {
     watch_checkpoint(true);
@@ -177,6 +190,107 @@ TrainTotals TrainingRun::train() {
         fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()),
         error.status(), error.cause());
   }
+}
+// ---------------------------------------------------------------------------- Checkpoints
+
+// Of the parameters that are not trained, where they come from; "": all are trained.
+std::string TrainingRun::base_of(Session& session) const {
+  const std::vector<Parameter*> all = session.parameters();
+  if (std::all_of(all.begin(), all.end(), [](const Parameter* p) { return p->trainable(); })) {
+    return "";
+  }
+  if (config_.model.path.empty()) return fmt::format("from seed {}", config_.train.seed);
+  return std::filesystem::absolute(config_.model.path).lexically_normal().string();
+}
+
+RunCheckpoints& TrainingRun::checkpoints() {
+  if (checkpoints_) return *checkpoints_;
+  Manifest facts;
+  facts.program = source_commit();
+  facts.run = id_;
+  facts.device = device();
+  facts.config = stored_config();
+  facts.model = models::config_json(model_, "");
+  facts.data = data_.hashes();
+  facts.data[kValidationTokens] = data_.validation_hash();
+  facts.total_steps = config_.train.steps;
+  facts.base_path = base_of(*session_);
+  checkpoints_.emplace(*session_, config_, directory_, std::move(facts));
+  if (plan_.manifest) say_notes({checkpoints_->go_on(plan_.checkpoint, *plan_.manifest)});
+  return *checkpoints_;
+}
+
+bool TrainingRun::writes_checkpoints() const {
+  return !config_.checkpoint.interval().never() && !without_checkpoints_;
+}
+
+// Nobody has asked for those that a run writes by itself.
+bool TrainingRun::needs_checkpoints() const {
+  return config_.checkpoint.required && config_.checkpoint.every;
+}
+
+// What is wrong with their place may be known only now.
+bool TrainingRun::start_checkpoint(const TrainTotals& totals) {
+  try {
+    checkpoints().start(totals);
+    return true;
+  } catch (const AgreedError& error) {
+    failed_checkpoint_ = fmt::format("step {}: no checkpoint: {}", totals.steps, error.what());
+    return false;
+  }
+}
+
+// A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
+// for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
+void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
+  const auto began = std::chrono::steady_clock::now();
+  watch_checkpoint(true);                  // the one before
+  if (unit_hashes_) unit_hashes_->sync();  // of the steps before it
+  const bool again = !failed_checkpoint_.empty();
+  last_save_ = last;
+  const bool started = start_checkpoint(totals);
+  const bool beside = config_.checkpoint.async && !again && !last;
+  const bool failed = !started || (!beside && !take_checkpoint(true));
+  const std::chrono::duration<double> stood = std::chrono::steady_clock::now() - began;
+  if (!last) progress_file_.add_save(stood.count(), 0);
+  if (!failed) return;
+  if (!needs_checkpoints()) return say("warning: " + failed_checkpoint_);
+  if (!last) throw AgreedError(failed_checkpoint_);
+}
+
+void TrainingRun::watch_checkpoint(bool wait) {
+  if (!take_checkpoint(wait)) say("warning: " + failed_checkpoint_);
+}
+
+// Says where the checkpoint is that was started last, once it is there; false when it has failed.
+bool TrainingRun::take_checkpoint(bool wait) {
+  if (!checkpoints_ || (!wait && !checkpoints_->is_done())) return true;
+  const int64_t step = checkpoints_->step_of_write();
+  if (step < 0) return true;  // told already
+  try {
+    const auto written = checkpoints_->finish();
+    failed_checkpoint_.clear();
+    durable_step_ = written->step;
+    progress_file_.note_durable(durable_step_);
+    if (!last_save_) progress_file_.add_save(0, written->seconds);
+    if (job_time_) job_time_->save_took(written->seconds);
+    say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
+    say_notes(written->warnings, "warning: ");
+    return true;
+  } catch (const AgreedError& error) {
+    failed_checkpoint_ = fmt::format("step {}: no checkpoint: {}", step, error.what());
+    return false;
+  }
+}
+
+// After the last step. A signal may have come while the checkpoint of that step was being written:
+// where that has failed it is tried once more, because the run may be killed soon.
+void TrainingRun::settle_checkpoint(const TrainTotals& totals) {
+  watch_checkpoint(true);
+  const bool saves = writes_checkpoints() || totals.signal == SIGUSR1;
+  if (totals.signal == 0 || !saves || failed_checkpoint_.empty()) return;
+  if (!start_checkpoint(totals)) return say("warning: " + failed_checkpoint_);
+  watch_checkpoint(true);
 }
 
 }  // namespace fsdp::tools

@@ -73,7 +73,7 @@ class Reader {
                "{}: expected either grid or cases: a case of both would have no name",
                at(root["cases"]));
     FSDP_CHECK((!given("grid") || !out.grid.empty()) && (!given("cases") || !out.cases.empty()),
-               "{}: expected a case at least, got an empty grid or empty cases", file_.string());
+               "{}: expected at least one case, got an empty grid or empty cases", file_.string());
     return out;
   }
 

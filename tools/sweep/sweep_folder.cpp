@@ -21,7 +21,7 @@ void check_same(const SweepCase& now, const fs::path& file) {
   const std::string before = read_file(file);
   const std::string head = before.substr(0, before.find('\n') + 1);
   FSDP_CHECK(head == head_of(now),
-             "{}: case {}: the number of ranks is another one now, {} instead of \"{}\"; a changed "
+             "{}: case {}: the number of ranks has changed: {} instead of \"{}\"; a changed "
              "sweep needs another --out",
              file.string(), now.name, now.ranks, head.substr(0, head.find('\n')));
   const auto old_values = config::key_values(config::parse_config(before, file.string(), {}));
@@ -40,19 +40,8 @@ fs::path SweepFolder::config_of(const SweepCase& each) const {
   return folder_ / each.name / "case.yaml";
 }
 
-fs::path SweepFolder::part(const SweepCase& each, int run, const std::string& ending) const {
+fs::path SweepFolder::run_of(const SweepCase& each, int run, const char* ending) const {
   return folder_ / each.name / fmt::format("run{}{}", run, ending);
-}
-
-fs::path SweepFolder::run_of(const SweepCase& each, int run) const { return part(each, run, ""); }
-fs::path SweepFolder::log_of(const SweepCase& each, int run) const {
-  return part(each, run, ".log");
-}
-fs::path SweepFolder::evaluation_of(const SweepCase& each, int run) const {
-  return part(each, run, ".eval.json");
-}
-fs::path SweepFolder::evaluation_log_of(const SweepCase& each, int run) const {
-  return part(each, run, ".eval.log");
 }
 
 void SweepFolder::check(const std::vector<SweepCase>& cases) const {
@@ -60,12 +49,12 @@ void SweepFolder::check(const std::vector<SweepCase>& cases) const {
                         std::any_of(cases.begin(), cases.end(), [&](const SweepCase& each) {
                           return is_there(config_of(each));
                         });
-  FSDP_CHECK(of_sweep, "{}: has files already, and no sweep has made it", folder_.string());
+  FSDP_CHECK(of_sweep, "{}: already has files, which no sweep has made", folder_.string());
   for (const SweepCase& each : cases) {
     if (is_there(config_of(each))) {
       check_same(each, config_of(each));
     } else {
-      FSDP_CHECK(!is_there(run_of(each, 1)), "{}: is there already, and no sweep has made it",
+      FSDP_CHECK(!is_there(run_of(each, 1)), "{}: exists already, and no sweep has made it",
                  run_of(each, 1).string());
     }
   }
@@ -93,9 +82,9 @@ std::optional<FinishedRun> SweepFolder::finished(const SweepCase& each, int run)
 
 std::optional<Json> SweepFolder::evaluation(const SweepCase& each, int run,
                                             const std::vector<std::string>& arguments) const {
-  if (!is_there(evaluation_of(each, run))) return {};
+  if (!is_there(run_of(each, run, kEvaluation))) return {};
   try {
-    Json out = read_json_file(evaluation_of(each, run));
+    Json out = read_json_file(run_of(each, run, kEvaluation));
     const Json* const of = out.follow("/arguments");
     if (of && *of == Json(arguments)) return out;
   } catch (const Error&) {  // evaluated again
@@ -108,7 +97,7 @@ void SweepFolder::keep_evaluation(const SweepCase& each, int run,
                                   const fs::path& output) const {
   Json found = read_json_file(output);
   found["arguments"] = Json(arguments);
-  write_json_file(evaluation_of(each, run), found);
+  write_json_file(run_of(each, run, kEvaluation), found);
   fs::remove(output);
 }
 

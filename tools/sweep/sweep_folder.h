@@ -12,18 +12,18 @@
 
 namespace fsdp::tools {
 
+// Endings of files next to the directory of a run: what train has said, what eval has found and
+// said.
+constexpr const char *kTrainLog = ".log", *kEvaluation = ".eval.json", *kEvalLog = ".eval.log";
+
 class SweepFolder {
  public:
   explicit SweepFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   const std::filesystem::path& path() const { return folder_; }
   std::filesystem::path config_of(const SweepCase& each) const;
-  // `run`: from 1.
-  std::filesystem::path run_of(const SweepCase& each, int run) const;
-  std::filesystem::path log_of(const SweepCase& each, int run) const;
-  // What fsdp eval has found, and what it has said.
-  std::filesystem::path evaluation_of(const SweepCase& each, int run) const;
-  std::filesystem::path evaluation_log_of(const SweepCase& each, int run) const;
+  // `run`: from 1. With an ending, a file next to the run's directory.
+  std::filesystem::path run_of(const SweepCase& each, int run, const char* ending = "") const;
 
   // Error unless the folder is new or a sweep's, and has each case as it is here, or not at all. It
   // names the first key that differs.
@@ -42,8 +42,6 @@ class SweepFolder {
                    const std::string& command) const;
 
  private:
-  std::filesystem::path part(const SweepCase& each, int run, const std::string& ending) const;
-
   std::filesystem::path folder_;
 };
 

@@ -59,7 +59,7 @@ class Sweep {
         write_table();
         if (stopped != 0) {
           options_.say("interrupted; the same command with --out " + folder_.path().string() +
-                       " goes on");
+                       " continues it");
           return stopped;
         }
       }
@@ -125,7 +125,7 @@ class Sweep {
     CaseRow& row = table_.rows[i];
     const auto begin = std::chrono::steady_clock::now();
     const bool trained = folder_.finished(each, run).has_value();
-    say_begin(row, run, trained ? folder_.evaluation_log_of(each, run) : folder_.log_of(each, run));
+    say_begin(row, run, folder_.run_of(each, run, trained ? kEvalLog : kTrainLog));
     JobResult result;
     if (!trained) result = train(each, run);
     if (result.status == status::kDone && !recipe_.evaluate.empty() && result.asked == 0) {
@@ -160,7 +160,8 @@ class Sweep {
         "runtime.run_dir=" + Json(folder_.run_of(each, run).string()).dump(),
         "--resume",
         "auto"};
-    return start(each, words, folder_.log_of(each, run), folder_.log_of(each, run));
+    const fs::path log = folder_.run_of(each, run, kTrainLog);
+    return start(each, words, log, log);
   }
 
   JobResult evaluate(const SweepCase& each, int run) {
@@ -169,9 +170,9 @@ class Sweep {
       words.push_back(resolve_path(word, recipe_.file, LookFirst::kBeside));  // the task's files
     }
     words.emplace_back("--json");
-    const fs::path unfinished = folder_.evaluation_of(each, run).string() + ".unfinished";
+    const fs::path unfinished = folder_.run_of(each, run, kEvaluation).string() + ".unfinished";
     fs::remove(unfinished);
-    const JobResult result = start(each, words, unfinished, folder_.evaluation_log_of(each, run));
+    const JobResult result = start(each, words, unfinished, folder_.run_of(each, run, kEvalLog));
     if (result.status == status::kDone) {
       try {
         folder_.keep_evaluation(each, run, recipe_.evaluate, unfinished);

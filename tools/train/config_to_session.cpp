@@ -1,4 +1,5 @@
-// Translation of options; what may surprise about them.
+// Translation of options; what may surprise about them; the backends that were chosen become the
+// places of a session.
 #include "tools/train/config_to_session.h"
 
 #include <algorithm>
@@ -238,8 +239,7 @@ void add_remarks_on_data(const config::StepShape& train, int64_t sequences, int 
 std::string rates_beside(const optim::Schedule& s, int64_t total, int64_t steps) {
   const double first = s.rate(total), last = s.rate(steps - 1);
   if (total > steps) {
-    return fmt::format("the rate of the last update is {:.2e}, that of the schedule's end {:.2e}",
-                       last, first);
+    return fmt::format("the last update has rate {:.2e}, the schedule ends at {:.2e}", last, first);
   }
   const bool one = total + 1 == steps;
   const std::string beyond = one ? fmt::format("update {} has", steps)
@@ -269,8 +269,8 @@ void add_remarks_on_schedule(const config::TrainConfig& config, std::vector<std:
   const int64_t total = config.train.schedule.total;  // 0: not given
   if (s.kind == Kind::kWarmupStableDecay && s.warmup + s.decay_updates > s.total) {
     out.push_back(
-        fmt::format("train.schedule.decay_steps is {}, behind the warm-up {} are left: the decay "
-                    "ends after the schedule",
+        fmt::format("train.schedule.decay_steps is {}, but {} follow the warm-up: the decay ends "
+                    "after the schedule",
                     s.decay_updates, std::max<int64_t>(s.total - s.warmup, 0)));
   }
   if (total > 0 && total != steps) {
@@ -336,6 +336,27 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
     lines.push_back(key + ": " + (differs ? "" : value));
   }
   check_same_settings(world, "configurations", lines);
+}
+
+Places make_places(comm::Communicator& world, const PlacedOptions& options) {
+  BackendOptions backend = options.backend;
+  // What release_arena gives back in every step is memory of the backend, in the order of its
+  // streams. Registered memory has none: to free it the host would wait for the GPU, and to
+  // register it again for all ranks.
+  if (backend.nccl && options.fsdp.release_arena) backend.nccl->register_buffers = false;
+  Places places;
+  places.device = make_backend(backend, options.fsdp.param_dtype);
+  places.host = [backend](Backend& device) { return make_host_backend(backend, device); };
+  places.file = [backend, owner = fmt::format("rank {}", world.rank())](Backend& device) {
+    return make_file_backend(backend, device, owner);
+  };
+  places.devices = make_gpu_world(world, backend, *places.device);
+  check_products(backend, computed_dtypes(options.fsdp));
+  return places;
+}
+
+Session place_session(comm::Communicator& world, const PlacedOptions& options) {
+  return Session(world, make_places(world, options), options);
 }
 
 }  // namespace fsdp::tools

@@ -5,7 +5,7 @@
 #include "core/io/hub_files.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
-#include "tools/config/home_folder.h"
+#include "tools/config/key_values.h"
 #include "tools/config/options.h"
 #include "tools/data/padding_side.h"
 #include "tools/data/row_template.h"
@@ -45,10 +45,10 @@ std::string note_on_both(const std::string& key, const std::string& given, const
   const bool both = !given.empty() && fs::path(given).is_relative() && !places.file.empty() &&
                     fs::exists(given, unreadable) && fs::exists(other, unreadable);
   if (!both || fs::equivalent(given, other, unreadable)) return "";
-  const std::string own = fmt::format("that beside {}", places.file.string());
-  const std::string here = "that in the current folder";
+  const std::string own = fmt::format("the one next to {}", places.file.string());
+  const std::string here = "the one in the current folder";
   const bool is_own = places.first == LookFirst::kBeside;
-  return fmt::format("{}: {}: {} is taken, not {}", key, given, is_own ? own : here,
+  return fmt::format("{}: {}: {} is read, not {}", key, given, is_own ? own : here,
                      is_own ? here : own);
 }
 

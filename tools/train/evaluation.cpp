@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "core/ops/cross_entropy.h"
-#include "tools/engine/row_range.h"
+#include "core/text/counted.h"
+#include "tools/engine/batch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -57,8 +58,8 @@ BatchSource batches_of(const TextSequences& text, int rank, int ranks) {
   FSDP_CHECK(text.length >= 2, "--sequence-length: expected at least 2, got {}", text.length);
   FSDP_CHECK(text.stride >= 1 && text.stride <= text.length,
              "--stride: expected 1 to the sequence length of {}, got {}", text.length, text.stride);
-  FSDP_CHECK(text.tokens.size() >= 2, "the text has {} token{}: expected at least 2",
-             text.tokens.size(), text.tokens.size() == 1 ? "" : "s");
+  FSDP_CHECK(text.tokens.size() >= 2, "the text has {}: expected at least 2",
+             counted(std::ssize(text.tokens), "token"));
   const auto get = [=](int64_t number) {
     const int64_t first = number * text.batch;
     const int64_t rows = std::min(text.batch, text.count() - first);

@@ -1,6 +1,6 @@
 // The batches of a run, made ahead of its steps by a thread of their own: a step does not wait for
 // rows to be read, cut and padded. Not here: what is in a batch (tools/data), its way to the device
-// (device_batch.h).
+// (tools/engine/session.h).
 #pragma once
 
 #include <condition_variable>

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/exchange.h"
+#include "core/text/counted.h"
 #include "core/text/numbers.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
@@ -227,10 +228,8 @@ void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& he
     const auto all = part.sequences;
     const int64_t count = all->count();
     const auto held = std::max<int64_t>(std::llround(share * static_cast<double>(count)), 1);
-    FSDP_CHECK(count > held,
-               "data.validation: {}: expected data of more than {} sequence{}, "
-               "got {}",
-               c.validation[0], held, held == 1 ? "" : "s", count);
+    FSDP_CHECK(count > held, "data.validation: {}: expected data of more than {}, got {}",
+               c.validation[0], counted(held, "sequence"), count);
     std::optional<uint64_t> seed;
     if (c.pads()) seed = static_cast<uint64_t>(config_.train.seed);
     part.sequences = data::part_of_sequences(all, 0, count - held, seed);
@@ -366,10 +365,6 @@ void check_same_tokens(comm::Communicator& world, const data::TokenCache& cache,
       source.files.front().string(), other - all.begin(), other->tokens, all[0].tokens);
 }
 
-}  // namespace
-
-namespace {
-
 // What the rank says that it is at, while alive. Of an error it stays: who reports it asks later.
 class WorkPhase {
  public:
@@ -387,10 +382,6 @@ class WorkPhase {
   comm::CollectiveRings& rings_;
   comm::HostPhase before_;
 };
-
-}  // namespace
-
-namespace {
 
 // A folder that is gone with this object; tokens that are mapped stay.
 class TemporaryFolder {
@@ -427,8 +418,7 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
                                                    const data::Tokenizer& tokenizer,
-                                                   const IoPatience& patience,
-                                                   std::string* note) {
+                                                   const IoPatience& patience, std::string* note) {
   std::filesystem::path cache =
       data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
   const WorkPhase phase(world, "tokenising");

@@ -11,8 +11,7 @@
 #include "core/text/numbers.h"
 #include "tools/report/metrics_line.h"
 #include "tools/report/run_costs.h"
-#include "tools/train/left_out.h"
-#include "tools/train/loop_order.h"
+#include "tools/train/loop_rules.h"
 
 namespace fsdp::tools {
 namespace {

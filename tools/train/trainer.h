@@ -20,8 +20,7 @@
 #include "tools/report/progress.h"
 #include "tools/report/train_totals.h"
 #include "tools/train/evaluation.h"
-#include "tools/train/job_time.h"
-#include "tools/train/spike_rule.h"
+#include "tools/train/loop_rules.h"
 
 namespace fsdp::tools {
 

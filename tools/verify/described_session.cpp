@@ -4,7 +4,7 @@
 #include "models/adapter_folder.h"
 #include "models/names.h"
 #include "models/weights.h"
-#include "tools/engine/row_range.h"
+#include "tools/engine/batch.h"
 #include "tools/train/placed_session.h"
 
 namespace fsdp::tools {

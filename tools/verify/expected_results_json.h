@@ -65,9 +65,6 @@ void check_prose(const JsonPlace& place, const std::string& expected);
 // are used.
 constexpr double kSingleGradientLimit = 5e-5;
 
-// generation.json.
-ExpectedGeneration read_generation(const std::filesystem::path& path, int64_t vocabulary);
-
 // Reads the runs that can be repeated; Unsupported when there is none.
 void read_run_layout(const JsonPlace& json, const ExpectedChoice& choice, ExpectedResults& out);
 

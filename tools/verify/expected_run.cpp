@@ -349,7 +349,7 @@ std::vector<DescribedRun> candidates(const RunFolder& in, const ExpectedChoice& 
 
 void add_notes(const ExpectedTraining& trajectory, const std::string& name, ExpectedResults& out) {
   if (!trajectory.final_parameters) {
-    out.notes.push_back(fmt::format("{}: no final parameters: final_{}.safetensors is not there",
+    out.notes.push_back(fmt::format("{}: no final parameters: final_{}.safetensors does not exist",
                                     name, trajectory.variant));
   }
 }

@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "tools/engine/row_range.h"
+#include "tools/engine/batch.h"
 #include "tools/engine/sharded_values.h"
 #include "tools/generate/generation.h"
 #include "tools/verify/described_session.h"

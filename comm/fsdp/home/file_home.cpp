@@ -115,7 +115,7 @@ void FileHome::end(Use use) {
 // ---------------------------------------------------------------------------- Of a rank
 
 FileHomes::FileHomes(const HomeRank& rank, Backend& host, Backend& file)
-    : HostHomes(rank, host, true),
+    : HostHomes(rank, host, {}),
       file_(file),
       from_file_(file.create_stream("from_file")),
       to_file_(file.create_stream("to_file")),

@@ -185,17 +185,17 @@ void HostHome::zero_gradient() {
 
 // ---------------------------------------------------------------------------- Of a rank
 
-HostHomes::HostHomes(const HomeRank& rank, Backend& host, bool everything)
+HostHomes::HostHomes(const HomeRank& rank, Backend& host, DeviceKeeps keeps)
     : ShardHomes(rank),
       host_(host),
-      everything_(everything),
+      keeps_(keeps),
       to_host_(rank.device.create_stream("to_host")),
       from_host_(rank.device.create_stream("from_host")) {}
 
 std::shared_ptr<ShardHome> HostHomes::keep(ShardSpec spec) {
-  if (!everything_ && !spec.trainable) return ShardHomes::keep(std::move(spec));
+  if (keeps_.values && !spec.trainable) return ShardHomes::keep(std::move(spec));
   auto home = std::make_shared<HostHome>(*this, std::move(spec));
-  home->allocate(/*keeps_values=*/!everything_);
+  home->allocate(keeps_.values);
   return home;
 }
 

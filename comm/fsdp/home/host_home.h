@@ -82,6 +82,12 @@ class HostHome : public ShardHome {
   HostMemory* host_memory_ = nullptr;  // of the gradient, where it is lent: from being sent on
 };
 
+// What stays on the device beside a home on the host.
+struct DeviceKeeps {
+  bool values = false;     // of parameters, in the compute dtype; and all of what is frozen
+  bool gradients = false;  // between the reductions of a step
+};
+
 // Streams of the homes of a rank:
 //   to_host, from_host  copies of gradients and flags; of values, and of gradients that are added
 //   to.
@@ -89,8 +95,7 @@ class HostHome : public ShardHome {
 //                       reduction waits for the copy of the next unit
 class HostHomes : public ShardHomes {
  public:
-  // `everything`: also what is frozen, and gradients; else masters and the optimizer's state.
-  HostHomes(const HomeRank& rank, Backend& host, bool everything);
+  HostHomes(const HomeRank& rank, Backend& host, DeviceKeeps keeps);
 
   std::shared_ptr<ShardHome> keep(ShardSpec spec) override;
   Tensor keep_flags(const Tensor& flags) override;
@@ -106,7 +111,7 @@ class HostHomes : public ShardHomes {
   Backend& host() const { return host_; }
   Stream& to_host() const { return *to_host_; }
   Stream& from_host() const { return *from_host_; }
-  bool lends() const { return everything_ || rank().gives_gradients_back; }
+  bool lends() const { return !keeps_.gradients || rank().gives_gradients_back; }
   // For a gradient of so many bytes, or less than another one. Before allocate().
   void expect_gradient(size_t bytes) { gradient_bytes_ = std::max(gradient_bytes_, bytes); }
   HostMemory& take_memory();
@@ -120,7 +125,7 @@ class HostHomes : public ShardHomes {
 
  private:
   Backend& host_;
-  bool everything_;
+  DeviceKeeps keeps_;
   std::unique_ptr<Stream> to_host_, from_host_;
   Tensor flags_, host_flags_;
   size_t lenders_ = 0, lent_bytes_ = 0;

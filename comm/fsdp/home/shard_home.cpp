@@ -1,7 +1,6 @@
 // What homes of all kinds have in common.
 #include "comm/fsdp/home/shard_home.h"
 
-#include "comm/fsdp/home/device_home.h"
 #include "core/shard_args.h"
 
 namespace fsdp::comm {
@@ -35,10 +34,6 @@ void ShardHome::narrow(Stream& stream, Tensor out, uint32_t update) const {
 
 Tensor ShardHome::zeros_on(Backend& backend, DType dtype) const {
   return Tensor::zeros(backend, Shape{spec_.numel}, dtype, MemoryCategory::kParameterShard);
-}
-
-std::shared_ptr<ShardHome> ShardHomes::keep(ShardSpec spec) {
-  return std::make_shared<DeviceHome>(*this, std::move(spec));
 }
 
 void ShardHomes::updated() { updated_ = rank_.device.record(rank_.device.compute_stream()); }

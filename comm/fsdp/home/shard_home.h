@@ -1,5 +1,5 @@
 // Where a rank's shards are between their uses. A shard of a flat buffer has a home: the device
-// that computes (device_home.h), the host (host_home.h), or a file (file_home.h). It keeps the
+// that computes (device_home.cpp), the host (host_home.h), or a file (file_home.h). It keeps the
 // values, the reduced gradient and, with the optimizer, its state.
 //
 //   fetch           the values come into this rank's slot, for a gather

@@ -90,16 +90,6 @@ TEST_CASE("fixed order: ranks without a pass in the last micro-step are left out
   }
 }
 
-TEST_CASE("fixed order: one step of one micro-step, where whole gradients become the shard") {
-  for (const int ranks : {2, 3}) {
-    const RunResult expected = train(spec_of(1, ranks));
-    for (const Variant& variant : variants(ranks)) {
-      CAPTURE(variant.name);
-      CHECK((train(spec_of(ranks, ranks, variant.options)) == expected));
-    }
-  }
-}
-
 TEST_CASE("fixed order: sums are wide whatever reduce_dtype is") {
   for (const Kind& kind : {Kind{DType::kF32, DType::kBF16}, Kind{DType::kBF16, DType::kF32},
                            Kind{DType::kF64, DType::kF64}}) {
@@ -150,13 +140,4 @@ TEST_CASE("fixed order: another order of the passes is other bits") {
   spec.passes = 0;  // two passes at once are another sum
   spec.fsdp.micro_steps = 6;
   CHECK_FALSE((train(spec) == expected));
-}
-
-TEST_CASE("fixed order refuses to add micro-steps before ranks") {
-  for (const Accumulation accumulation :
-       {Accumulation::kReduceScatterEach, Accumulation::kReduceLast}) {
-    RunSpec spec = spec_of(2, 4);
-    spec.fsdp.accumulation = accumulation;
-    CHECK_THROWS_WITH_AS(train(spec), doctest::Contains("fixed_order"), Error);
-  }
 }

@@ -1,5 +1,6 @@
-// What one step communicates, in which order the host issues it, what overlaps, and how many units
-// are unsharded at a time: read from the trace of a real step.
+// In which order the host issues what a step communicates, what overlaps, and how many units are
+// unsharded at a time: read from the trace of a real step. Calls and bytes:
+// collective_goldens_test.cpp.
 // Requirements: S1.13, S2.9, S3.4, S4.4.
 #include <algorithm>
 #include <condition_variable>
@@ -27,12 +28,7 @@ std::vector<std::vector<TraceEvent>> traced_step(const RunSpec& spec) {
     RankRun run(world, spec);
     run.step(0);
     run.step(1);
-    run.wait();
-    run.backend().set_trace(&run.trace);
-    run.step(2);
-    run.wait();
-    run.backend().set_trace(nullptr);
-    traces[static_cast<size_t>(world.rank())] = run.trace.events();
+    traces[static_cast<size_t>(world.rank())] = run.traced_step(2);
   });
   return traces;
 }
@@ -47,100 +43,7 @@ std::vector<TraceEvent> select(const std::vector<TraceEvent>& events, std::strin
   return out;
 }
 
-struct Collectives {
-  int root_gathers, block_gathers;  // of the root, of each block
-  int root_reduces, block_reduces;
-  int root_replicas, block_replicas;  // all-reduces across replicas
-};
-
-struct CountCase {
-  std::string what;
-  int ranks;
-  FsdpOptions options;
-  Collectives expected;
-};
-
-std::vector<CountCase> count_cases() {
-  using enum Strategy;
-  using enum Accumulation;
-  const auto micro = [](Strategy strategy, int shard_size, Accumulation accumulation) {
-    return FsdpOptions{.strategy = strategy,
-                       .shard_size = shard_size,
-                       .accumulation = accumulation,
-                       .micro_steps = 3};
-  };
-  return {
-      {"full_shard", 3, {.strategy = kFullShard}, {1, 2, 1, 1, 0, 0}},
-      {"shard_grad_op", 3, {.strategy = kShardGradOp}, {1, 1, 1, 1, 0, 0}},
-      {"shard_optimizer", 3, {.strategy = kShardOptimizer}, {1, 1, 1, 1, 0, 0}},
-      {"no_shard", 3, {.strategy = kNoShard}, {0, 0, 0, 0, 1, 1}},
-      {"hybrid_shard", 4, {.strategy = kHybridShard, .shard_size = 2}, {1, 2, 1, 1, 1, 1}},
-      {"hybrid_zero2", 4, {.strategy = kHybridShardZero2, .shard_size = 2}, {1, 1, 1, 1, 1, 1}},
-      {"one rank", 1, {.strategy = kFullShard}, {0, 0, 0, 0, 0, 0}},
-      {"kept", 2, {.reshard_after_forward = false}, {1, 1, 1, 1, 0, 0}},
-      {"zero2, given back",
-       2,
-       {.strategy = kShardGradOp, .reshard_after_forward = true},
-       {1, 2, 1, 1, 0, 0}},
-      // The second gather of a block is one of the smaller group, on the same stream.
-      {"hpZ", 4, {.reshard_group_size = 2}, {1, 2, 1, 1, 0, 0}},
-      {"one stream", 2, {.separate_reduce = false}, {1, 2, 1, 1, 0, 0}},
-      {"no prefetch",
-       2,
-       {.forward_prefetch = 0, .backward_prefetch = BackwardPrefetch::kNone},
-       {1, 2, 1, 1, 0, 0}},
-      {"one in flight", 2, {.units_in_flight = 1}, {1, 2, 1, 1, 0, 0}},
-      {"deep", 2, {.forward_prefetch = 3, .units_in_flight = 3}, {1, 2, 1, 1, 0, 0}},
-      {"micro-steps", 2, micro(kFullShard, 0, kReduceEach), {3, 6, 3, 3, 0, 0}},
-      {"micro-steps, last", 2, micro(kFullShard, 0, kReduceLast), {3, 6, 1, 1, 0, 0}},
-      {"micro-steps, zero2", 2, micro(kShardGradOp, 0, kReduceEach), {1, 1, 3, 3, 0, 0}},
-      {"micro-steps, hybrid", 4, micro(kHybridShard, 2, kReduceEach), {3, 6, 3, 3, 3, 3}},
-      {"micro-steps, hybrid, scatter",
-       4,
-       micro(kHybridShard, 2, kReduceScatterEach),
-       {3, 6, 3, 3, 1, 1}},
-      {"micro-steps, hybrid, last", 4, micro(kHybridShard, 2, kReduceLast), {3, 6, 1, 1, 1, 1}},
-      {"micro-steps, no_shard", 3, micro(kNoShard, 0, kReduceLast), {0, 0, 0, 0, 1, 1}},
-  };
-}
-
 }  // namespace
-
-TEST_CASE("collectives of a step, unit by unit") {
-  for (const CountCase& c : count_cases()) {
-    CAPTURE(c.what);
-    RunSpec s;
-    s.ranks = c.ranks;
-    s.fsdp = c.options;
-    s.rows = 36;
-    const char* reduce_lane = c.options.separate_reduce ? "reduce" : "gather";
-    for (const std::vector<TraceEvent>& events : traced_step(s)) {
-      const auto count = [&](const char* lane, const char* name, const std::string& unit) {
-        return static_cast<int>(select(events, lane, name, unit).size());
-      };
-      CHECK(count("gather", "all_gather", "root") == c.expected.root_gathers);
-      CHECK(count(reduce_lane, "reduce_scatter", "root") == c.expected.root_reduces);
-      CHECK(count("replicas", "all_reduce", "root") == c.expected.root_replicas);
-      for (int i = 0; i < kBlocks; ++i) {
-        CAPTURE(i);
-        CHECK(count("gather", "all_gather", block(i)) == c.expected.block_gathers);
-        CHECK(count(reduce_lane, "reduce_scatter", block(i)) == c.expected.block_reduces);
-        CHECK(count("replicas", "all_reduce", block(i)) == c.expected.block_replicas);
-      }
-      // Nothing else but scalars on the compute stream: present flags, norm, the loss of this test.
-      // The norm needs nobody where every rank has the whole gradient.
-      const int scalars = c.ranks == 1 ? 0 : c.options.strategy == Strategy::kNoShard ? 2 : 3;
-      int collectives = 0;
-      for (const TraceEvent& e : events) {
-        collectives += e.name.starts_with("all_") || e.name.starts_with("reduce_");
-      }
-      const Collectives& x = c.expected;
-      CHECK(collectives == scalars + x.root_gathers + x.root_reduces + x.root_replicas +
-                               kBlocks * (x.block_gathers + x.block_reduces + x.block_replicas));
-      CHECK(static_cast<int>(select(events, "compute", "all_reduce").size()) == scalars);
-    }
-  }
-}
 
 TEST_CASE("issue order: the next unit's gather before this unit's compute and before its reduce") {
   RunSpec s;

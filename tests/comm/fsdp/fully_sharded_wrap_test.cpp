@@ -143,13 +143,9 @@ TEST_CASE("an arena has buffers for every depth of nesting, and gathers follow t
   run_local_ranks(spec.ranks, [&](Communicator& world) {
     RankRun run(world, spec);
     for (int step = 0; step < 2; ++step) run.step(step);
-    run.wait();
-    run.backend().set_trace(&run.trace);
-    run.step(2);
-    run.wait();
-    run.backend().set_trace(nullptr);
+    const std::vector<TraceEvent> events = run.traced_step(2);
     if (world.rank() != 0) return;
-    for (const TraceEvent& event : run.trace.events()) {
+    for (const TraceEvent& event : events) {
       if (event.name == "all_gather") gathered.push_back(event.scope);
     }
   });

@@ -253,7 +253,7 @@ TEST_CASE("offload: the host is another backend, and there is one") {
                         FullySharded(model, wrap_nothing(), {.offload = offload, .host = host},
                                      backend, world);
                       }),
-                      "[fsdp] host: expected another backend");
+                      "[fsdp] host: with offload, expected a backend");
     };
     CHECK(refused(Offload::kAll, nullptr));
     CHECK(refused(Offload::kAll, &backend));

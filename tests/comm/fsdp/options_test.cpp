@@ -1,5 +1,9 @@
-// The rules that follow from the options, by hand for each strategy.
+// The table of placements, which is the README's, and the rules that follow from the options.
 #include "comm/fsdp/options.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
 
 #include <doctest/doctest.h>
 
@@ -12,61 +16,104 @@ using fsdp::test::error_of;
 
 namespace {
 
-constexpr int kWorld = 8;
-constexpr int kGroup = 4;
+UnitPolicy policy_of(const FsdpOptions& options, bool awaits_backward = false) {
+  return unit_policy(options, {.shards = 4}, awaits_backward);
+}
 
-// The README's table of strategies: what every rank holds whole.
-struct Row {
-  Strategy strategy;
-  int shards;  // of kWorld ranks
-  bool hybrid, parameters, gradients;
-};
-constexpr Row kTable[] = {
-    {Strategy::kFullShard, kWorld, false, false, false},
-    {Strategy::kShardGradOp, kWorld, false, true, false},
-    {Strategy::kShardOptimizer, kWorld, false, true, true},
-    {Strategy::kNoShard, 1, false, true, true},
-    {Strategy::kHybridShard, kGroup, true, false, false},
-    {Strategy::kHybridShardZero2, kGroup, true, true, false},
-};
+using Cells = std::array<std::string_view, 7>;
+
+std::string_view text_of(Placement placement) {
+  constexpr std::array<std::string_view, 5> kTexts = {"nowhere", "whole", "partial", "shard",
+                                                      "inner shard"};
+  return kTexts.at(static_cast<size_t>(placement));
+}
+
+Cells cells_of(const Placements& at) {
+  const auto& [parameters, gradients, state] = at;
+  return {text_of(parameters.at_rest), text_of(parameters.turn),   text_of(parameters.pause),
+          text_of(gradients.at_rest),  text_of(gradients.pause),   text_of(gradients.update),
+          text_of(state)};
+}
+
+// A line of the README: what is as in `strategy` is left out.
+std::string line_of(const std::string& name, const UnitPolicy& policy, const Cells& strategy = {}) {
+  const Cells cells = cells_of(policy.at);
+  std::string line = "| " + name + " |";
+  for (size_t i = 0; i < cells.size(); ++i) {
+    line += cells[i] == strategy[i] ? " |" : fmt::format(" {} |", cells[i]);
+  }
+  return line;
+}
 
 }  // namespace
 
-TEST_CASE("fsdp options: what each strategy shards, and over how many ranks") {
-  for (const Row& row : kTable) {
-    CAPTURE(choice_name(row.strategy));
-    const FsdpOptions options = {.strategy = row.strategy, .shard_size = row.hybrid ? kGroup : 0};
-    CHECK(is_hybrid(row.strategy) == row.hybrid);
-    const GroupSizes groups = group_sizes(options, kWorld);
-    CHECK(groups.shards == row.shards);
-    CHECK(groups.replicas == kWorld / row.shards);
-    for (const bool root : {true, false}) {
-      const UnitPolicy policy = unit_policy(options, groups, root);
-      CHECK(policy.keeps_parameters == row.parameters);
-      CHECK(policy.resident == row.parameters);
-      CHECK(policy.reshards_after_forward == (!row.parameters && !root));
-      CHECK(policy.keeps_gradients == row.gradients);
-      CHECK(policy.averages_in_place == (row.shards == 1));
-      const UnitPolicy alone = unit_policy(options, {}, root);  // a part is the whole
-      CHECK(alone.resident);
-      CHECK(alone.keeps_gradients);
-    }
+TEST_CASE("fsdp options: the table of placements is the README's") {
+  using enum Strategy;
+  std::vector<std::string> lines = {
+      line_of("`full_shard`, `hybrid_shard` (ZeRO-3, HSDP)", policy_of({})),
+      line_of("`shard_grad_op`, `hybrid_shard_zero2` (ZeRO-2)",
+              policy_of({.strategy = kShardGradOp})),
+      line_of("`shard_optimizer` (ZeRO-1)", policy_of({.strategy = kShardOptimizer})),
+      line_of("`no_shard` (DDP), and one rank in a shard group", unit_policy({}, {}, false))};
+  const auto option = [&](const std::string& name, const FsdpOptions& options,
+                          bool awaits_backward = false) {
+    const Cells strategy = cells_of(policy_of({.strategy = options.strategy}).at);
+    lines.push_back(line_of(name, policy_of(options, awaits_backward), strategy));
+  };
+  option("`reshard_after_forward: true`",
+         {.strategy = kShardGradOp, .reshard_after_forward = true});
+  option("`reshard_after_forward: false`", {.reshard_after_forward = false});
+  option("`reshard_group_size` (hpZ)", {.reshard_group_size = 2});
+  option("a unit that awaits its backward: the root, the head", {}, true);
+  option("`accumulation: reduce_last`",
+         {.accumulation = Accumulation::kReduceLast, .micro_steps = 2});
+  option("`update_in_backward`, one micro-step", {.update_in_backward = true});
+  option("forward passes only", {.training = false});
+  constexpr std::array<std::string_view, 3> kHomes = {"device", "host", "file"};
+  for (const OffloadRow& row : kOffloadRows) {
+    const auto home = [&](Home of) { return kHomes.at(static_cast<size_t>(of)); };
+    lines.push_back(fmt::format("| `{}` | {} | {} | {} |", row.name, home(row.parameters),
+                                home(row.gradients), home(row.state)));
+  }
+  std::ifstream file(test::source_folder() / "comm/fsdp/README.md");
+  std::vector<std::string> readme;
+  for (std::string line; std::getline(file, line);) readme.push_back(line);
+  for (const std::string& line : lines) {
+    CAPTURE(line);
+    CHECK(std::count(readme.begin(), readme.end(), line) == 1);
   }
 }
 
-TEST_CASE("fsdp options: reshard_after_forward and accumulation override the strategy") {
-  const auto policy = [](const FsdpOptions& options) {
-    return unit_policy(options, {.shards = 2}, false);
-  };
-  CHECK(policy({.reshard_after_forward = false}).keeps_parameters);
-  CHECK(!policy({.strategy = Strategy::kShardGradOp, .reshard_after_forward = true})
-             .keeps_parameters);
-  CHECK(!policy({.strategy = Strategy::kShardGradOp, .release_arena = true}).resident);
-  const FsdpOptions last = {.accumulation = Accumulation::kReduceLast, .micro_steps = 2};
-  CHECK(policy(last).reduces_last);
-  CHECK(policy(last).keeps_gradients);
-  CHECK(!policy({.accumulation = Accumulation::kReduceLast}).reduces_last);  // of one micro-step
-  CHECK(!policy({.micro_steps = 2}).keeps_gradients);
+TEST_CASE("fsdp options: a row for each strategy, and the shard groups of eight ranks") {
+  const std::map<ShardGroups, GroupSizes> sizes = {{ShardGroups::kAllRanks, {8, 1}},
+                                                   {ShardGroups::kSeveral, {4, 2}},
+                                                   {ShardGroups::kEachRank, {1, 8}}};
+  for (const StrategyRow& row : kStrategyRows) {
+    CAPTURE(row.name);
+    CHECK(&row_of(row.strategy) == &row);
+    const int shard_size = row.groups == ShardGroups::kSeveral ? 4 : 0;
+    const FsdpOptions options = {.strategy = row.strategy, .shard_size = shard_size};
+    const GroupSizes groups = group_sizes(options, 8);
+    CHECK(groups.shards == sizes.at(row.groups).shards);
+    CHECK(groups.replicas == sizes.at(row.groups).replicas);
+    // A part is the whole where a rank is alone, unless memory of the host is offloaded to.
+    CHECK((unit_policy(options, groups, false).at == row.at));
+    CHECK((unit_policy(options, {}, false).at == rows::kDdp));
+    FsdpOptions offloaded = options;
+    offloaded.offload = Offload::kAll;
+    CHECK((unit_policy(offloaded, {}, false).at == row.at));
+  }
+  for (const OffloadRow& row : kOffloadRows) CHECK(&row_of(row.offload) == &row);
+  // What is kept from one micro-step to the next is kept for ever, unless the arena is released.
+  FsdpOptions zero2 = {.strategy = Strategy::kShardGradOp};
+  CHECK(policy_of(zero2).resident());
+  zero2.release_arena = true;
+  CHECK_FALSE(policy_of(zero2).resident());
+  CHECK(unit_policy({.release_arena = true}, {}, false).resident());
+  CHECK(unit_policy({}, {}, false).averages_in_place);
+  CHECK_FALSE(policy_of({}).averages_in_place);
+  CHECK((policy_of({.accumulation = Accumulation::kReduceLast}) == policy_of({})));
+  CHECK((policy_of({.micro_steps = 2}) == policy_of({})));
 }
 
 TEST_CASE("fsdp options: updates in backward leave no gradient that is kept, of one micro-step") {
@@ -74,8 +121,8 @@ TEST_CASE("fsdp options: updates in backward leave no gradient that is kept, of 
     CAPTURE(choice_name(strategy));
     FsdpOptions options = {.strategy = strategy, .update_in_backward = true};
     for (const GroupSizes groups : {GroupSizes{}, {.shards = 2}}) {
-      CHECK(unit_policy(options, groups, false).gives_gradients_back);
-      CHECK(!unit_policy(options, groups, false).keeps_gradients);
+      CHECK(unit_policy(options, groups, false).gives_gradients_back());
+      CHECK(!unit_policy(options, groups, false).keeps_gradients());
       FsdpOptions several = options, after = options;
       several.micro_steps = after.micro_steps = 2;
       after.update_in_backward = false;
@@ -84,8 +131,7 @@ TEST_CASE("fsdp options: updates in backward leave no gradient that is kept, of 
   }
   const FsdpOptions scaled = {.update_in_backward = true, .detect_overflow = true};
   CHECK_THROWS_WITH(check_options(scaled, 1),
-                    "fsdp.update_in_backward: the gradients of all units say whether one "
-                    "overflowed; expected no loss scaling");
+                    doctest::Contains("fsdp.update_in_backward: loss scaling needs"));
 }
 
 TEST_CASE("fsdp options: dtypes of masters, of gradients that add up, and chance") {
@@ -120,8 +166,11 @@ TEST_CASE("fsdp options: replicas that wait, and one chain of sums over all rank
   FsdpOptions options = {.strategy = Strategy::kHybridShard,
                          .shard_size = 2,
                          .accumulation = Accumulation::kReduceScatterEach};
-  CHECK(unit_policy(options, {2, 2}, false).defers_replicas);
-  CHECK(!unit_policy(options, {4, 1}, false).defers_replicas);
+  const auto across = [&](GroupSizes groups) {
+    return unit_policy(options, groups, false).at.gradients.pause_across;
+  };
+  CHECK(across({2, 2}) == Placement::kPartial);
+  CHECK(across({4, 1}) == Placement::kWhole);
   options = {.strategy = Strategy::kHybridShard,
              .shard_size = 2,
              .reduce_dtype = DType::kF16,
@@ -177,67 +226,53 @@ TEST_CASE("fsdp options: what does not fit together is refused by name") {
   CHECK(refusal({.shard_size = 2}).starts_with("fsdp.shard_size: "));
   CHECK(refusal({.reshard_group_size = 3}).starts_with("fsdp.reshard_group_size: "));
   CHECK(refusal({.units_in_flight = 0}) == "fsdp.units_in_flight: expected at least 1, got 0");
-  const FsdpOptions fixed = {.micro_steps = 2, .fixed_order = true};
-  CHECK(refusal(fixed) == "");
-  const auto refused_with = [&](auto&& change) {
-    FsdpOptions options = fixed;
-    change(options);
-    return refusal(options);
-  };
-  CHECK(refused_with([](FsdpOptions& o) { o.accumulation = Accumulation::kReduceLast; }) ==
+  CHECK(refusal({.micro_steps = 2, .fixed_order = true}) == "");
+  CHECK(refusal({.accumulation = Accumulation::kReduceLast, .fixed_order = true}) ==
         "fsdp.fixed_order: accumulation: reduce_last adds micro-steps before ranks; expected "
         "reduce_each");
-  CHECK(refused_with([](FsdpOptions& o) {
-          o.accumulation = Accumulation::kReduceScatterEach;
-        }).starts_with("fsdp.fixed_order: accumulation: reduce_scatter_each "));
-  CHECK(refused_with([](FsdpOptions& o) {
-          o.divide_factor = 2;
-        }).starts_with("fsdp.fixed_order: divide_factor: "));
-  CHECK(refused_with([](FsdpOptions& o) {
-          o.force_sum = true;
-        }).starts_with("fsdp.fixed_order: force_sum: "));
-  CHECK(refused_with([](FsdpOptions& o) {
-          o.split_division = true;
-        }).starts_with("fsdp.fixed_order: split_division: "));
+  const std::pair<const char*, FsdpOptions> fixed[] = {
+      {"accumulation: reduce_scatter_each ",
+       {.accumulation = Accumulation::kReduceScatterEach, .fixed_order = true}},
+      {"divide_factor: ", {.divide_factor = 2, .fixed_order = true}},
+      {"force_sum: ", {.force_sum = true, .fixed_order = true}},
+      {"split_division: ", {.split_division = true, .fixed_order = true}}};
+  for (const auto& [told, options] : fixed) {
+    CHECK(refusal(options).starts_with(std::string("fsdp.fixed_order: ") + told));
+  }
 }
 
 TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
-  using Change = void (*)(FsdpOptions&);
-  const std::pair<const char*, Change> changes[] = {
-      {"strategy shard_grad_op", [](FsdpOptions& o) { o.strategy = Strategy::kShardGradOp; }},
-      {"shard_size 2", [](FsdpOptions& o) { o.shard_size = 2; }},
-      {"reshard_after_forward true", [](FsdpOptions& o) { o.reshard_after_forward = true; }},
-      {"reshard_group_size 1", [](FsdpOptions& o) { o.reshard_group_size = 1; }},
-      {"param_dtype f64", [](FsdpOptions& o) { o.param_dtype = DType::kF64; }},
-      {"reduce_dtype bf16", [](FsdpOptions& o) { o.reduce_dtype = DType::kBF16; }},
-      {"divide_factor 2.5", [](FsdpOptions& o) { o.divide_factor = 2.5; }},
-      {"force_sum true", [](FsdpOptions& o) { o.force_sum = true; }},
-      {"split_division true", [](FsdpOptions& o) { o.split_division = true; }},
-      {"forward_prefetch 2", [](FsdpOptions& o) { o.forward_prefetch = 2; }},
-      {"backward_prefetch none",
-       [](FsdpOptions& o) { o.backward_prefetch = BackwardPrefetch::kNone; }},
-      {"units_in_flight 3", [](FsdpOptions& o) { o.units_in_flight = 3; }},
-      {"separate_reduce false", [](FsdpOptions& o) { o.separate_reduce = false; }},
-      {"release_arena true", [](FsdpOptions& o) { o.release_arena = true; }},
-      {"accumulation reduce_last",
-       [](FsdpOptions& o) { o.accumulation = Accumulation::kReduceLast; }},
-      {"micro_steps 3", [](FsdpOptions& o) { o.micro_steps = 3; }},
-      {"absent_is_zero true", [](FsdpOptions& o) { o.absent_is_zero = true; }},
-      {"detect_overflow true", [](FsdpOptions& o) { o.detect_overflow = true; }},
-      {"fixed_order true", [](FsdpOptions& o) { o.fixed_order = true; }},
-      {"master_dtype bf16", [](FsdpOptions& o) { o.master_dtype = DType::kBF16; }},
-      {"rounding_seed 7", [](FsdpOptions& o) { o.rounding_seed = 7; }},
+  const std::pair<const char*, FsdpOptions> changes[] = {
+      {"strategy shard_grad_op", {.strategy = Strategy::kShardGradOp}},
+      {"shard_size 2", {.shard_size = 2}},
+      {"reshard_after_forward true", {.reshard_after_forward = true}},
+      {"reshard_group_size 1", {.reshard_group_size = 1}},
+      {"param_dtype f64", {.param_dtype = DType::kF64}},
+      {"reduce_dtype bf16", {.reduce_dtype = DType::kBF16}},
+      {"divide_factor 2.5", {.divide_factor = 2.5}},
+      {"force_sum true", {.force_sum = true}},
+      {"split_division true", {.split_division = true}},
+      {"forward_prefetch 2", {.forward_prefetch = 2}},
+      {"backward_prefetch none", {.backward_prefetch = BackwardPrefetch::kNone}},
+      {"units_in_flight 3", {.units_in_flight = 3}},
+      {"separate_reduce false", {.separate_reduce = false}},
+      {"release_arena true", {.release_arena = true}},
+      {"accumulation reduce_last", {.accumulation = Accumulation::kReduceLast}},
+      {"micro_steps 3", {.micro_steps = 3}},
+      {"absent_is_zero true", {.absent_is_zero = true}},
+      {"detect_overflow true", {.detect_overflow = true}},
+      {"fixed_order true", {.fixed_order = true}},
+      {"master_dtype bf16", {.master_dtype = DType::kBF16}},
+      {"rounding_seed 7", {.rounding_seed = 7}},
       {"unit root: strategy shard_optimizer",
-       [](FsdpOptions& o) {
-         o.units = {{.match = "root", .strategy = Strategy::kShardOptimizer}};
-       }},
+       {.units = {{.match = "root", .strategy = Strategy::kShardOptimizer}}}},
   };
-  for (const auto& [told, change] : changes) {
+  for (const auto& [told, options] : changes) {
     CAPTURE(told);
-    const std::string message = error_of([change = change] {
+    const std::string message = error_of([options = options] {
       run_local_ranks(2, [&](Communicator& world) {
         test::RunSpec s;
-        if (world.rank() == 1) change(s.fsdp);
+        if (world.rank() == 1) s.fsdp = options;
         test::RankRun run(world, s);
       });
     });

@@ -451,6 +451,9 @@ void check_single_waits(const OrderSetting& setting, const Expected& e) {
     CHECK(survives(s, {edge, numbers}, expected));
   }
   CHECK((counts == e.counts));
+  std::set<Edge> edges;
+  for (const auto& [edge, count] : counts) edges.insert(edge);
+  CHECK((edges == setting.edges));
   CHECK(listed.size() == e.redundant.size());  // each is about some wait
 }
 

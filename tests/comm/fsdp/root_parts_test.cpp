@@ -157,15 +157,8 @@ std::vector<std::string> traced(const RunSpec& spec, std::string_view name) {
   run_local_ranks(spec.ranks, [&](Communicator& world) {
     RankRun run(world, spec);
     for (int step = 0; step < 2; ++step) run.step(step);
-    run.wait();
-    run.backend().set_trace(&run.trace);
-    run.step(2);
-    run.wait();
-    run.backend().set_trace(nullptr);
+    const std::vector<TraceEvent> events = run.traced_step(2);
     if (world.rank() != 0) return;
-    std::vector<TraceEvent> events = run.trace.events();
-    std::sort(events.begin(), events.end(),
-              [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
     for (const TraceEvent& e : events) {
       if (e.name == name && e.lane != "compute") units.push_back(e.scope);
     }
@@ -289,7 +282,7 @@ TEST_CASE("the root in parts: options of the parts by their names and classes") 
       RankRun run(world, in_parts(spec_of(config, 2, options), config));
       if (world.rank() != 0) return;
       for (const auto& unit : run.sharded().units()) {
-        if (unit->policy.resident) kept += unit->name + " ";
+        if (unit->policy.resident()) kept += unit->name + " ";
       }
     });
     return kept;
@@ -300,8 +293,8 @@ TEST_CASE("the root in parts: options of the parts by their names and classes") 
   CHECK(units_of("[eh]*") == "embedding head ");
   CHECK(contains(
       error_of([&] { units_of("root"); }),
-      "a.yaml:3: fsdp.units: no unit matches \"root\"; there are embedding (Embedding), blocks.0 "
-      "(LlamaDecoderLayer), blocks.1 (LlamaDecoderLayer), blocks.2 (LlamaDecoderLayer), head "
+      "a.yaml:3: fsdp.units: no unit matches \"root\"; the units are embedding (Embedding), "
+      "blocks.0 (LlamaDecoderLayer), blocks.1 (LlamaDecoderLayer), blocks.2 (LlamaDecoderLayer), head "
       "(LlamaRMSNorm, Linear); with fsdp.root: whole the root is one of them"));
   // In a dtype of its own: activations are cast on the way in, the loss stays as it is.
   FsdpOptions options = {.param_dtype = DType::kBF16};

@@ -135,7 +135,7 @@ NamedValues separate_sum(const Setting& setting, int passes) {
 void check_states(FullySharded& sharded, size_t unit, ParameterState state, int open) {
   const Unit& u = *sharded.units()[unit];
   CAPTURE(u.name);
-  if (!u.policy.resident) CHECK(u.parameters.state() == state);
+  if (!u.policy.resident()) CHECK(u.parameters.state() == state);
   CHECK(u.open_forwards == open);
 }
 
@@ -144,7 +144,7 @@ NamedValues together(Passes& p, int passes, bool last_first, RecomputeMode recom
   using enum ParameterState;
   FullySharded& sharded = p.sharded();
   const size_t units = sharded.units().size();
-  const bool keeps = sharded.units()[kRoot]->policy.keeps_parameters;
+  const bool keeps = sharded.units()[kRoot]->policy.keeps_parameters();
   const auto usual = [&] {
     p.backward(p.forward(0));
     const NamedValues gradients = p.finish();

@@ -170,28 +170,6 @@ TEST_CASE("a block used twice adds both contributions before it is reduced") {
 
 // ---------------------------------------------------------------------------- Micro-steps
 
-TEST_CASE("micro-steps add up to the big batch, whatever is communicated between them") {
-  RunSpec s;
-  s.fsdp.param_dtype = s.fsdp.reduce_dtype = DType::kF64;
-  s.keep_gradients = true;
-  s.rows = 36;
-  for_each_sharding(s, [&](RunSpec one) {
-    const RunResult expected = train(one);
-    RunSpec several = one;
-    several.fsdp.micro_steps = 3;
-    for (const Accumulation accumulation :
-         {Accumulation::kReduceEach, Accumulation::kReduceScatterEach, Accumulation::kReduceLast}) {
-      CAPTURE(static_cast<int>(accumulation));
-      several.fsdp.accumulation = accumulation;
-      const RunResult result = train(several);
-      CHECK(loss_difference(result, expected) <= 1e-12);
-      CHECK(norm_difference(result, expected) <= 1e-12);
-      CHECK(largest_difference(result.gradients, expected.gradients) <= 1e-11);
-      CHECK(largest_difference(result.parameters, expected.parameters) <= 1e-11);
-    }
-  });
-}
-
 TEST_CASE("a block that only some micro-steps use") {
   RunSpec s;
   s.subject = block_list(small_gpt2(), [](const Pass& pass) {

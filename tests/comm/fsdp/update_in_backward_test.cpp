@@ -205,10 +205,10 @@ TEST_CASE("update in backward: what cannot be together") {
   const auto step = [](RankRun& run) { run.step(0); };
   RunSpec wrong = s;
   wrong.clip_norm = 1;
-  CHECK(error(wrong, step).starts_with("[clip] max_norm: what is updated before"));
+  CHECK(error(wrong, step).starts_with("[clip] max_norm: updates in backward"));
   wrong = s;
   wrong.fsdp.detect_overflow = true;
-  CHECK(error(wrong, step).starts_with("fsdp.update_in_backward: the gradients of all units"));
+  CHECK(error(wrong, step).starts_with("fsdp.update_in_backward: loss scaling needs"));
   wrong = s;
   wrong.forwards = 2;
   CHECK(error(wrong, step).starts_with("fsdp.update_in_backward: unit blocks."));

@@ -10,7 +10,7 @@
 #include "models/names.h"
 #include "tests/support/module_tree.h"
 #include "tests/support/temp_folder.h"
-#include "tools/predict/pytorch_shards.h"
+#include "tools/predict/unit_table.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;

@@ -1,6 +1,6 @@
-// Attention: values against plain loops, every gradient against finite differences over layouts,
-// grouped heads, windows and lengths, packed against separate, checks. Rotary positions:
-// rope_test.cpp.
+// Attention: every gradient against finite differences over layouts, grouped heads, windows and
+// lengths, packed against separate, checks. Values: tests/kernels/attention_test.cpp. Rotary
+// positions: rope_test.cpp.
 // Requirements: S3.2.
 #include "core/ops/attention.h"
 
@@ -83,35 +83,6 @@ Shape q_shape(const Case& c) { return {c.batch, c.queries, c.heads * c.width}; }
 Shape k_shape(const Case& c) { return {c.batch, c.keys, c.kv_heads * c.width}; }
 Shape qkv_shape(const Case& c) {
   return {c.batch, c.queries, (c.heads + 2 * c.kv_heads) * c.width};
-}
-
-struct Numbers {
-  std::vector<double> q, k, v;
-};
-
-// One output row (b, head, i) by the textbook.
-std::vector<double> reference_row(const Case& c, const Numbers& n, int64_t b, int64_t head,
-                                  int64_t i) {
-  const int64_t kv_head = head / (c.heads / c.kv_heads), at = i + c.keys - c.queries;
-  std::vector<double> out(static_cast<size_t>(c.width), 0.0);
-  double total = 0;
-  for (int64_t j = 0; j < c.keys; ++j) {
-    if (c.causal && j > at) continue;
-    if (c.window > 0 && j <= at - c.window) continue;
-    const int64_t q0 = ((b * c.queries + i) * c.heads + head) * c.width;
-    const int64_t k0 = ((b * c.keys + j) * c.kv_heads + kv_head) * c.width;
-    double score = 0;
-    for (int64_t d = 0; d < c.width; ++d) {
-      score += n.q[static_cast<size_t>(q0 + d)] * n.k[static_cast<size_t>(k0 + d)];
-    }
-    const double weight = std::exp(scale_of(c) * score);
-    total += weight;
-    for (int64_t d = 0; d < c.width; ++d) {
-      out[static_cast<size_t>(d)] += weight * n.v[static_cast<size_t>(k0 + d)];
-    }
-  }
-  for (double& x : out) x /= total;
-  return out;
 }
 
 TEST_CASE("attention: gradients of q, k and v against finite differences") {
@@ -249,33 +220,6 @@ TEST_CASE("attention: a query that sees one key passes everything to its value")
   }
 }
 
-TEST_CASE("attention: values in every dtype against the textbook") {
-  cpu::CpuBackend backend;
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const Case& c : kCases) {
-      CAPTURE(c.str());
-      CAPTURE(name_of(dtype));
-      const Tensor q = test::random_tensor(backend, q_shape(c), dtype, 1);
-      const Tensor k = test::random_tensor(backend, k_shape(c), dtype, 2);
-      const Tensor v = test::random_tensor(backend, k_shape(c), dtype, 3);
-      const Numbers n = {q.to_doubles(), k.to_doubles(), v.to_doubles()};
-      const std::vector<double> y = ops::attention(separate(c, q, k, v)).to_doubles();
-      double error = 0;
-      for (int64_t row = 0; row < c.batch * c.queries; ++row) {
-        for (int64_t head = 0; head < c.heads; ++head) {
-          const std::vector<double> expected =
-              reference_row(c, n, row / c.queries, head, row % c.queries);
-          for (size_t d = 0; d < expected.size(); ++d) {
-            const auto i = static_cast<size_t>((row * c.heads + head) * c.width) + d;
-            error = std::max(error, std::abs(y[i] - expected[d]));
-          }
-        }
-      }
-      CHECK(error <= 4 * test::unit_roundoff(dtype));
-    }
-  }
-}
-
 // The heads of a view, copied into rows of heads side by side.
 Tensor part_of(const Tensor& from, const HeadView& view) {
   const Shape shape = {from.shape()[0], from.shape()[1], view.heads * view.head_dim};
@@ -361,32 +305,6 @@ TEST_CASE("attention: dropout of the weights replays in backward") {
   const Tensor k = test::random_tensor(backend, k_shape(c), DType::kF32, 2);
   CHECK(attend(q, k, k, 1).to_doubles() == attend(q, k, k, 1).to_doubles());
   CHECK(attend(q, k, k, 1).to_doubles() != attend(q, k, k, 2).to_doubles());
-}
-
-TEST_CASE("attention: bf16 gradients stay close to those in f64") {
-  cpu::CpuBackend backend;
-  const Case c = {.queries = 19, .keys = 19, .heads = 4, .kv_heads = 2, .width = 8};
-  std::vector<std::vector<double>> gradients;
-  for (const DType dtype : {DType::kF64, DType::kBF16}) {
-    Tape tape(backend);
-    const auto leaf = [&](Shape shape, uint64_t seed) {  // bf16 values in both
-      const std::vector<double> values = test::random_values(shape.numel(), seed);
-      return test::Leaf(
-          tape, test::make_tensor(backend, shape, dtype, test::rounded(values, DType::kBF16)));
-    };
-    const test::Leaf q = leaf(q_shape(c), 1), k = leaf(k_shape(c), 2), v = leaf(k_shape(c), 3);
-    const test::Leaf dy = leaf(q_shape(c), 4);
-    tape.backward(ops::attention(separate(c, q.value(), k.value(), v.value())), dy.value());
-    for (const test::Leaf* x : {&q, &k, &v}) gradients.push_back(x->gradient().to_doubles());
-  }
-  for (size_t n = 0; n < 3; ++n) {
-    double error = 0, norm = 0;
-    for (size_t i = 0; i < gradients[n].size(); ++i) {
-      error += std::pow(gradients[n][i] - gradients[n + 3][i], 2);
-      norm += std::pow(gradients[n][i], 2);
-    }
-    CHECK(std::sqrt(error / norm) < 0.01);
-  }
 }
 
 TEST_CASE("attention: saves its output and one number per query and head") {

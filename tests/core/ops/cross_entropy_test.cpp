@@ -1,5 +1,5 @@
 // Head and cross-entropy in one op: the loss against log-softmax in double, gradients against
-// finite differences, chunks against the whole, tied weights, ignored labels, memory, checks.
+// finite differences, chunks against the whole, tied weights, memory, checks.
 #include "core/ops/cross_entropy.h"
 
 #include <cmath>
@@ -199,28 +199,6 @@ TEST_CASE("cross entropy: a frozen head passes the gradient on, frozen states ne
   Parameter& trained = head.parameter("w", Shape{5, 3});
   const Tensor h = test::random_tensor(backend, Shape{4, 3}, DType::kF64, 1);
   head.run_loss([&](const auto&) { return ops::linear_cross_entropy(h, trained, labels, 1); }, 1);
-}
-
-TEST_CASE("cross entropy: ignored labels count nowhere; large logits stay finite") {
-  cpu::CpuBackend backend;
-  Tape tape(backend);
-  const Tensor values = test::make_tensor(backend, Shape{3, 1}, DType::kF32, {1000, 1, -1000});
-  Parameter w("w", Shape{2, 1}, {}, true);
-  w.set_value(test::make_tensor(backend, Shape{2, 1}, DType::kF32, {1, -1}));
-  w.set_tape(&tape);
-  const auto run = [&](const std::vector<int32_t>& labels) {  // loss, then the gradient of h
-    const test::Leaf h(tape, values);
-    const Tensor loss =
-        ops::linear_cross_entropy(h.value(), w, Tensor::from_host(backend, Shape{3}, labels), 1);
-    tape.backward(loss);
-    w.clear_gradient();
-    Doubles out = h.gradient().to_doubles();
-    out.insert(out.begin(), loss.item());
-    return out;
-  };
-  CHECK(run({0, kIgnoreIndex, 1}) == Doubles{0, 0, 0, 0});
-  CHECK(run({1, kIgnoreIndex, 1}) == Doubles{2000, 2, 0, 0});
-  CHECK(run({kIgnoreIndex, kIgnoreIndex, kIgnoreIndex}) == Doubles{0, 0, 0, 0});
 }
 
 TEST_CASE("cross entropy: without recording there is a loss and no gradient") {

@@ -85,21 +85,6 @@ TEST_CASE("swiglu of halves saves its input alone, and backward takes no memory"
   }
 }
 
-TEST_CASE("swiglu: values in every dtype against silu(gate) * up in double") {
-  cpu::CpuBackend backend;
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
-    CAPTURE(name_of(dtype));
-    const Tensor gate = test::random_tensor(backend, Shape{3, 67}, dtype, 1, -6, 6);
-    const Tensor up = test::random_tensor(backend, Shape{3, 67}, dtype, 2);
-    const std::vector<double> g = gate.to_doubles(), u = up.to_doubles();
-    const std::vector<double> y = ops::glu(gate, up).to_doubles();
-    for (size_t i = 0; i < y.size(); ++i) {
-      const double expected = g[i] / (1 + std::exp(-g[i])) * u[i];
-      CHECK(std::abs(y[i] - expected) <= 12 * test::unit_roundoff(dtype));
-    }
-  }
-}
-
 TEST_CASE("activate: gradients against finite differences, the values of a linear layer's own") {
   cpu::CpuBackend backend;
   Parameter w("w", Shape{4, 5}, {}, true);

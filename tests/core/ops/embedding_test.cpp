@@ -1,5 +1,5 @@
-// Embedding: rows of the table, gradients against finite differences, tokens that repeat, a table
-// used twice, checks.
+// Embedding: gradients against finite differences, tokens that repeat, a table used twice, checks.
+// Values in every dtype: tests/kernels/embedding_test.cpp.
 #include "core/ops/embedding.h"
 
 #include <doctest/doctest.h>
@@ -131,29 +131,6 @@ TEST_CASE("embedding: without positions") {
   test::GradientCheck check(backend);
   Parameter& table = check.parameter("table", Shape{2, 3});
   check.run([&](const Tensors&) { return Tensors{ops::embedding(tokens, table)}; }, 6);
-}
-
-TEST_CASE("embedding: rows of the table plus rows of the positions, in every dtype") {
-  cpu::CpuBackend backend;
-  const std::vector<int32_t> ids = {4, 0, 4, 2, 1, 3};
-  const Tensor tokens = tokens_of(backend, Shape{2, 3}, ids);
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
-    CAPTURE(name_of(dtype));
-    Parameter table("table", Shape{5, 67}, {}, true);
-    Parameter positions("positions", Shape{4, 67}, {}, true);
-    table.set_value(test::random_tensor(backend, table.shape(), dtype, 1));
-    positions.set_value(test::random_tensor(backend, positions.shape(), dtype, 2));
-    const std::vector<double> w = table.value().to_doubles(), p = positions.value().to_doubles();
-    const std::vector<double> alone = ops::embedding(tokens, table).to_doubles();
-    const std::vector<double> both = ops::embedding(tokens, table, &positions).to_doubles();
-    for (size_t row = 0; row < 6; ++row) {
-      for (size_t i = 0; i < 67; ++i) {
-        const double from_table = w[static_cast<size_t>(ids[row]) * 67 + i];
-        CHECK(alone[row * 67 + i] == from_table);
-        CHECK(both[row * 67 + i] == test::rounded({from_table + p[row % 3 * 67 + i]}, dtype)[0]);
-      }
-    }
-  }
 }
 
 TEST_CASE("embedding: unused rows have gradient zero, not what the memory held before") {

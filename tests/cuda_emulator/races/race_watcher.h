@@ -1,6 +1,6 @@
 // Finds races between the barriers of a kernel, whatever the order in which its threads ran: two
 // threads of a grid touch one word, one of them writes, and nothing orders the two. What orders:
-// __syncthreads, named barriers and __syncwarp among those who meet there; between blocks a fence,
+// __syncthreads and __syncwarp among those who meet there; between blocks a fence,
 // an atomic, an atomic of the other block, a fence (CUDA C++ Programming Guide, "Memory Fence
 // Functions"). Shuffles, votes, ldmatrix and mma exchange registers and order no memory. Finds also
 // reads of shared memory that the block has not written.

@@ -127,22 +127,6 @@ TEST_CASE("races: a shuffle in the place of a barrier") {
   check_missed_by_orders(shuffle_as_barrier<false>, "race: ");
 }
 
-// Half of the threads meet at a barrier of their own; the others read what these wrote.
-template <int kMeeting>
-__global__ void named_barrier_of_half(float* out) {
-  FSDP_SHARED(tile, float[kThreads]);
-  const bool first = threadIdx.x < kMeeting;
-  tile[threadIdx.x] = 4;
-  if (first) named_barrier(1, kMeeting);
-  out[threadIdx.x] = tile[first ? (threadIdx.x + 32) % 64 : threadIdx.x];
-}
-
-TEST_CASE("races: threads at a named barrier") {
-  check_clean(named_barrier_of_half<64>);
-  const Result result = run_kernel(named_barrier_of_half<32>);
-  CHECK(result.error.find("race: ") != std::string::npos);
-}
-
 // A copy that others read is awaited before they meet, not after.
 template <bool kLate>
 __global__ void awaited_copy(float* out) {

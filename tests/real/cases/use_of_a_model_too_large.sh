@@ -4,7 +4,7 @@
 # before: 137, and no word
 # expect: fsdp: this command needs
 # expect: per rank, the limit is
-# expect: most is held in
+# expect: the peak is in
 # expect: generate: 12
 # status: 12
 model m mistral_window4

@@ -1,11 +1,10 @@
 // The folder of a suite of collectives: its sizes, its three files, and that it overwrites nothing.
 // Requirements: S3.16.
-#include "tools/bench/comm_suite.h"
-
 #include <doctest/doctest.h>
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
+#include "tools/bench/comm_gate.h"
 
 namespace fsdp::tools {
 namespace {

@@ -74,10 +74,10 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "layer_norm_backward with dsum") == 8 * N * C);
   CHECK(bytes_of(table, "rope") == 4 * N * C);
   CHECK(bytes_of(table, "activation_forward gelu_tanh") == 4 * N * F);
-  CHECK(bytes_of(table, "activation_backward gelu_tanh") == 6 * N * F);
-  CHECK(bytes_of(table, "glu_forward") == 6 * N * F);
-  CHECK(bytes_of(table, "glu_backward") == 10 * N * F);
-  CHECK(bytes_of(table, "sum_rows") == 2 * N * F);
+  CHECK(bytes_of(table, "activation_backward gelu_tanh with dbias") == 6 * N * F);
+  CHECK(bytes_of(table, "glu_forward silu") == 6 * N * F);
+  CHECK(bytes_of(table, "glu_backward silu") == 10 * N * F);
+  CHECK(bytes_of(table, "sum_rows") == 2 * N * C);
   CHECK(bytes_of(table, "add") == 6 * N * C);
   CHECK(bytes_of(table, "dropout") == 4 * N * C);
   CHECK(bytes_of(table, "adam decoupled, with copy") == 30 * P);
@@ -91,6 +91,21 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "round_stochastically") == 6 * P);
   CHECK(bytes_of(table, "fill_zero") == 4 * P);
   CHECK(bytes_of(table, "advance_steps") == 0);
+}
+
+TEST_CASE("kernel table: products, heads and rows say their sizes as people do") {
+  const std::vector<KernelCase> table = kernel_table(kernel_extents({.batch = 4, .length = 64}));
+  const auto has = [&](const std::string& name, const std::string& shape) {
+    return std::any_of(table.begin(), table.end(), [&](const KernelCase& line) {
+      return line.name() == name && line.shape == shape;
+    });
+  };
+  CHECK(has("matmul a b, bias, gelu_tanh", "256 x 3072 x 768"));
+  CHECK(has("matmul a^T b, added", "50257 x 768 x 128"));
+  CHECK(has("attention_forward of one query", "4 x 2304, 12 heads of 64, 64 keys"));
+  CHECK(has("layer_norm_backward with dsum", "256 x 768"));
+  CHECK(has("cross_entropy with gradient", "128 x 50304, 50257 columns"));
+  CHECK(has("glu_forward silu", "256 x 6144, halves of rows"));
 }
 
 TEST_CASE("kernel table: every line runs, and again, for packed and separate heads") {
@@ -134,6 +149,42 @@ TEST_CASE("kernel inputs: numbers that look normal, whole and cut blocks, indice
   const std::vector<int32_t> indices = inputs.indices(Shape{1000}, 7).to_host<int32_t>();
   CHECK(*std::min_element(indices.begin(), indices.end()) == 0);
   CHECK(*std::max_element(indices.begin(), indices.end()) == 6);
+}
+
+TEST_CASE("kernel extents: a preset, a folder, and changes of both") {
+  const KernelExtents gpt2 = kernel_extents({.batch = 8, .length = 128, .dtype = DType::kBF16});
+  CHECK(gpt2.model.hidden == 768);
+  CHECK(gpt2.batch == 8);
+  CHECK(gpt2.compute == DType::kBF16);
+  CHECK(gpt2.gradient == DType::kF32);
+  CHECK(gpt2.elements == 124439808 / 13);  // 12 blocks and a root
+
+  const KernelExtents changed =
+      kernel_extents({.model = "llama-7b", .shape = "ffn=1000,elements=77,kv_heads=4"});
+  CHECK(changed.model.ffn == 1000);
+  CHECK(changed.model.kv_heads == 4);
+  CHECK(changed.model.hidden == 4096);
+  CHECK(changed.elements == 77);
+
+  const std::string folder = test::fixture_path("models/gpt2").string();
+  const KernelExtents of_folder = kernel_extents({.model = folder, .length = 4});
+  CHECK(of_folder.model.hidden == models::read_config(folder + "/config.json").hidden);
+}
+
+TEST_CASE("kernel extents: mistakes are named") {
+  const auto error = [](const std::string& shape, int64_t length = 64) {
+    return test::error_of([&] { kernel_extents({.shape = shape, .length = length}); });
+  };
+  CHECK(error("hiden=3") ==
+        "--shape: expected NAME=NUMBER with one of elements, ffn, head_dim, heads, hidden, "
+        "kv_heads, vocabulary; got \"hiden=3\"");
+  CHECK(error("hidden") == "--shape: hidden: expected a positive number, got \"\"");
+  for (const char* value : {"0", "-3", "1.5", "x", "99999999999999999999"}) {
+    CHECK(test::contains(error(std::string("ffn=1,hidden=") + value), "--shape: hidden: expected"));
+  }
+  CHECK(test::contains(error("heads=5"), "kv_heads"));
+  CHECK(error("", 1025) == "--seq: expected at most the 1024 positions of gpt2-124m, got 1025");
+  CHECK(test::contains(test::error_of([] { kernel_extents({.model = "gpt9"}); }), "gpt9"));
 }
 
 }  // namespace fsdp::tools

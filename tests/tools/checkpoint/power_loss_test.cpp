@@ -9,7 +9,7 @@
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {

@@ -10,8 +10,8 @@
 #include "tests/support/io_faults.h"
 #include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/launch/launch.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -244,7 +244,8 @@ TEST_CASE("resume: what the system refuses a run that goes on is the machine's")
         run.directory / "run_args.json",
         {.fault = test::IoFault::kError, .from_then_on = true, .error = EACCES, .only = "open"});
     try {
-      plan_resume({.from = "auto", .restarted = restarted, .overrides = given_to(run)});
+      plan_resume(
+          {.from = "auto", .overrides = given_to(run), .before = {.by_parent = restarted ? 1 : 0}});
     } catch (const std::exception& error) {
       return cause_of(error);
     }
@@ -275,7 +276,7 @@ TEST_CASE("resume: auto does not start over where a checkpoint was complete") {
   CHECK(test::contains(error_of("auto", given), "--restart-from-scratch"));
   CHECK(from_scratch().run_directory == run.directory);
   CHECK(test::contains(test::error_of([] { plan_resume({.from_scratch = true}); }),
-                       "--restart-from-scratch: only beside --resume auto"));
+                       "--restart-from-scratch: only with --resume auto"));
 }
 
 // Whether the error is the machine's, so that a later start may do; its text is `what`.
@@ -293,8 +294,9 @@ bool may_come_back(const ResumeRequest& request, std::string& what) {
 TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begin where none is") {
   const FakeRun run;
   const fs::path absent = run.folder / "absent";
-  ResumeRequest request = {
-      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .known_step = 20};
+  ResumeRequest request = {.from = "auto",
+                           .overrides = {"runtime.run_dir=" + absent.string()},
+                           .before = {.durable_step = 20}};
   std::string what;
   CHECK(may_come_back(request, what));
   CHECK(test::contains(what,
@@ -310,7 +312,7 @@ TEST_CASE("resume: a run that fsdp launch has seen a checkpoint of does not begi
   note_last_checkpoint(run.directory, {20, "", ""});
   CHECK(may_come_back(request, what));
   CHECK(test::contains(what, "that of step 20 was complete; nothing is there now"));
-  request.known_step = 0;
+  request.before.durable_step = 0;
   CHECK(!may_come_back(request, what));  // a person has removed them
   request.overrides.emplace_back("checkpoint.folder=" + (run.folder / "other_mount").string());
   CHECK(may_come_back(request, what));
@@ -320,7 +322,9 @@ TEST_CASE("resume: a run that goes on below the last checkpoint known says so") 
   const FakeRun run;
   run.add(10);
   const auto warnings = [&](int64_t known) {
-    return plan_resume({.from = "auto", .overrides = given_to(run), .known_step = known}).warnings;
+    return plan_resume(
+               {.from = "auto", .overrides = given_to(run), .before = {.durable_step = known}})
+        .warnings;
   };
   CHECK(warnings(10).empty());
   REQUIRE(warnings(20).size() == 1);
@@ -330,8 +334,9 @@ TEST_CASE("resume: a run that goes on below the last checkpoint known says so") 
 TEST_CASE("resume: a job that Slurm has started again finds its run directory, or says so") {
   const FakeRun run;
   const fs::path absent = run.folder / "runs/absent";
-  ResumeRequest request = {
-      .from = "auto", .overrides = {"runtime.run_dir=" + absent.string()}, .requeued = 3};
+  ResumeRequest request = {.from = "auto",
+                           .overrides = {"runtime.run_dir=" + absent.string()},
+                           .before = {.by_slurm = 3}};
   std::string what;
   CHECK(may_come_back(request, what));
   CHECK(test::contains(what,
@@ -445,7 +450,7 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
   CHECK(p.notes.size() == free.size());
   CHECK(p.config.train.log_every.steps == 3);
   CHECK(test::contains(error_of(from, {"train.lr=0.25", "train.log_every=3", "train.seed=1"}),
-                       "goes on all the same: train.seed: 42 -> 1, train.lr: 0.5 -> 0.25"));
+                       "continues anyway: train.seed: 42 -> 1, train.lr: 0.5 -> 0.25"));
   const ResumePlan changed = plan(from, {"train.lr=0.25"}, true);
   CHECK(changed.notes == std::vector<std::string>{"changed: train.lr: 0.5 -> 0.25"});
   for (const char* key :
@@ -459,7 +464,7 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
                        "--resume-with-changes"));
   CHECK(plan(from, {"train.rows_per_pass=1"}).config.train.rows_per_pass == 1);
   CHECK(test::contains(test::error_of([] { plan_resume({.with_changes = true}); }),
-                       "only beside --resume"));
+                       "only with --resume"));
 }
 
 TEST_CASE("resume: other units are free, but not in fixed order") {

@@ -1,4 +1,4 @@
-// Which checkpoints of a run stay, and which one is the best.
+// The checkpoints of a run: when, which are kept, which one is the best, and room for them.
 // Requirements: S1.8, S2.10.
 #include "tools/checkpoint/run_checkpoints.h"
 
@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "tests/support/checkpoint_run.h"
+#include "tests/support/temp_folder.h"
 #include "tools/checkpoint/run_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/launch/launch.h"
+#include "tools/report/run_directory.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -122,7 +124,7 @@ TEST_CASE("checkpoints: the best one counts only where it was judged alike, and 
     });
     return note;
   };
-  const std::string before = "the best checkpoint so far, step 3, counts no more: ";
+  const std::string before = "the best checkpoint so far, step 3, no longer counts: ";
   CHECK(note_with(config, "a") == before + (folder / "checkpoints/step-3 is gone").string());
   std::filesystem::create_directories(folder / "checkpoints/step-3");
   folder.write("checkpoints/step-3/checkpoint.json", "");
@@ -270,6 +272,33 @@ TEST_CASE("checkpoints: the last one is noted, and takes the place of one that w
   CHECK(record.last->run == "00000000000000aa");
   CHECK(read_manifest(folder / "checkpoints/step-1").run == "00000000000000aa");
   CHECK(names_in(folder / "checkpoints") == std::vector<std::string>{"last.json", "step-1"});
+}
+
+TEST_CASE(
+    "room for checkpoints: one more than is kept, because a new one comes before an old one goes") {
+  config::CheckpointSection section;
+  section.every = config::Interval{.steps = 10};
+  section.keep = 3;
+  CHECK(checkpoints_to_come(section, 1000, 0) == 4);
+  CHECK(checkpoints_to_come(section, 1000, 3) == 1);
+  CHECK(checkpoints_to_come(section, 1000, 9) == 1);  // keep was larger
+  CHECK(checkpoints_to_come(section, 11, 0) == 2);    // no more are written
+  CHECK(checkpoints_to_come(section, 0, 0) == 1);
+  section.keep = 0;
+  CHECK(checkpoints_to_come(section, 1000, 0) == 2);
+  section.every.reset();  // by time: how many is not known
+  section.keep = 1;
+  CHECK(checkpoints_to_come(section, 1, 0) == 2);
+}
+
+TEST_CASE("room for checkpoints: what is free and what is needed") {
+  const test::TempFolder folder;
+  CHECK(missing_room(folder / "not" / "there", 1, 2, 3) == "");
+  const uint64_t much = uint64_t{1} << 50;
+  CHECK(test::contains(missing_room(folder / "not" / "there", much, 3, 0),
+                       "are free; 3 checkpoints of 1048576.00 GiB each need 3145728.00 GiB"));
+  CHECK(test::contains(missing_room(folder.path(), 8, 1, 2 * much),
+                       "1 checkpoint of 8 bytes each and the trained model need 2097152.00 GiB"));
 }
 
 }  // namespace

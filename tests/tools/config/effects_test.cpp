@@ -1,11 +1,10 @@
 // Keys that lose their effect: refused where one layer says both, a note where another layer does.
 // Requirements: S2.1.
-#include "tools/config/effects.h"
-
 #include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"
+#include "tools/config/config.h"
 
 namespace fsdp::config {
 namespace {

@@ -51,8 +51,6 @@ TEST_CASE("optimizers: their options, and what is usual for each kind") {
   CHECK(adadelta.rho == 0.75);
   CHECK(adadelta.epsilon == 1e-6);
   CHECK(options({"kind=adadelta", "eps=0.5"}).epsilon == 0.5);
-  CHECK(test::contains(refusal("", {"train.optimizer.kind=adadelta", "train.optimizer.rho=1"}),
-                       "train.optimizer.rho: expected a number from 0 to below 1, got 1"));
   const optim::OptimizerOptions sgd =
       options({"kind=sgd", "momentum=0.75", "dampening=0.5", "weight_decay=0.25"});
   CHECK(sgd.kind == optim::OptimizerKind::kSgd);
@@ -72,12 +70,6 @@ TEST_CASE("optimizers: their options, and what is usual for each kind") {
     CAPTURE(kind);
     CHECK(test::contains(refusal("", {std::string("train.optimizer.kind=") + kind}), reason));
   }
-  CHECK(test::contains(
-      refusal("", {"train.optimizer.kind=sgd", "train.optimizer.momentum=0.9",
-                   "train.optimizer.nesterov=true", "train.optimizer.dampening=0.5"}),
-      "train.optimizer.dampening: expected 0 with nesterov, got 0.5"));
-  CHECK(test::contains(refusal("", {"train.optimizer.kind=sgd", "train.optimizer.momentum=1"}),
-                       "train.optimizer.momentum: expected a number from 0 to below 1, got 1"));
 }
 
 TEST_CASE("options of another optimizer are refused") {
@@ -99,7 +91,6 @@ TEST_CASE("options of another optimizer are refused") {
   // Also as they are anyway, where they are set by hand; a file may be one that a run wrote.
   check_without_effect("train.optimizer.momentum=0");
   check_without_effect("train.optimizer.beta1=0.9", {"train.optimizer.kind=sgd"});
-  CHECK(refusal("train: {optimizer: {momentum: 0}}") == "");
   check_without_effect("train.optimizer.weight_decay=0.5", {"train.optimizer.decay=none"});
   check_without_effect("train.optimizer.decay=all", {"train.optimizer.weight_decay=0"});
   check_without_effect("train.optimizer.decay=all", {"train.optimizer.kind=sgd"});

@@ -1,8 +1,8 @@
 // What nvidia-smi says of GPUs, in the forms of several drivers.
-#include "tools/doctor/gpu_health.h"
-
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {

@@ -1,10 +1,10 @@
 // A healthy host, and one fault after the other.
 // Requirements: S1.23.
-#include "tools/doctor/host_checks.h"
-
 #include <algorithm>
 
 #include <doctest/doctest.h>
+
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {
@@ -56,20 +56,33 @@ TEST_CASE("a healthy host: nothing is wrong, and nothing is to be mended") {
   CHECK(value_of(healthy(), "RDMA") == "none");
 }
 
-TEST_CASE("ulimit -v and ulimit -u") {
+// The only fault; "" for a value or a fix that another line checks.
+void check_fault(const HostFacts& facts, const JobShape& job, State state, const char* value,
+                 const char* fix = "") {
+  const Check fault = only_fault(facts, job);
+  CAPTURE(fault.value);
+  CAPTURE(fault.fix);
+  CHECK(fault.state == state);
+  CHECK((*value == 0 || fault.value == value));
+  CHECK((*fix == 0 || fault.fix == fix));
+}
+
+HostFacts changed(void (*change)(HostFacts& facts)) {
   HostFacts facts = healthy();
-  facts.addresses = {.soft = 16 * kGiB, .hard = kNoLimit};
-  CHECK(only_fault(facts).state == State::kWarn);
-  CHECK(only_fault(facts, {.gpus = 1}).state == State::kFail);
-  CHECK(only_fault(facts).fix == "ulimit -v unlimited");
-  CHECK(value_of(facts, "addresses") == "16.00 GiB of each rank");
-  facts = healthy();
-  facts.processes = {.soft = 100, .hard = 4096};
-  CHECK(value_of(facts, "processes") == "100 of this user");
-  const JobShape eight = {.ranks = 8, .on_host = 8};
-  CHECK(only_fault(facts, eight).state == State::kFail);
-  CHECK(only_fault(facts, eight).value == "100 of this user; 264 for 8 ranks");
-  CHECK(only_fault(facts, eight).fix == "ulimit -u 264");
+  change(facts);
+  return facts;
+}
+
+TEST_CASE("ulimit -v and ulimit -u") {
+  const HostFacts few =
+      changed([](auto& f) { f.addresses = {.soft = 16 * kGiB, .hard = kNoLimit}; });
+  check_fault(few, {}, State::kWarn, "16.00 GiB of each rank", "ulimit -v unlimited");
+  check_fault(few, {.gpus = 1}, State::kFail,
+              "16.00 GiB; CUDA reserves more addresses than the host has memory");
+  const HostFacts users = changed([](auto& f) { f.processes = {.soft = 100, .hard = 4096}; });
+  CHECK(value_of(users, "processes") == "100 of this user");
+  check_fault(users, {.ranks = 8, .on_host = 8}, State::kFail, "100 of this user; 264 for 8 ranks",
+              "ulimit -u 264");
 }
 
 TEST_CASE("open files: enough for the ranks of all hosts, as far as the hard limit allows") {
@@ -81,16 +94,15 @@ TEST_CASE("open files: enough for the ranks of all hosts, as far as the hard lim
                                    .fix = "ulimit -n 65536",
                                    .number = 256});
   facts.open_files = {.soft = 256, .hard = 4096};
-  CHECK(only_fault(facts).fix == "ulimit -n $(ulimit -Hn)");
+  check_fault(facts, {}, State::kFail, "", "ulimit -n $(ulimit -Hn)");
   facts.open_files = {.soft = 256, .hard = 256};
-  CHECK(only_fault(facts).fix ==
-        "echo '* - nofile 65536' >>/etc/security/limits.d/90-fsdp.conf   # as root; then log in "
-        "again");
+  check_fault(facts, {}, State::kFail, "",
+              "echo '* - nofile 65536' >>/etc/security/limits.d/90-fsdp.conf   # as root; then log "
+              "in again");
   facts.open_files = {.soft = 1024, .hard = 1 << 20};
-  const Check of_nccl = only_fault(facts, {.ranks = 16, .on_host = 8, .gpus = 8});
-  CHECK(of_nccl.state == State::kWarn);
-  CHECK(of_nccl.value == "1024; 1312 for 16 ranks with NCCL");
-  CHECK(only_fault(facts, {.ranks = 400, .on_host = 8, .gpus = 8}).state == State::kFail);
+  check_fault(facts, {.ranks = 16, .on_host = 8, .gpus = 8}, State::kWarn,
+              "1024; 1312 for 16 ranks with NCCL");
+  check_fault(facts, {.ranks = 400, .on_host = 8, .gpus = 8}, State::kFail, "");
   CHECK(value_of(facts, "open files", {.ranks = 8, .on_host = 8, .gpus = 8}) == "1024");
   facts.open_files = {};
   CHECK(value_of(facts, "open files") == "unlimited");
@@ -99,20 +111,16 @@ TEST_CASE("open files: enough for the ranks of all hosts, as far as the hard lim
 TEST_CASE("memlock: RDMA between hosts needs all of it, others Linux's own") {
   HostFacts facts = healthy();
   facts.locked_memory = {.soft = 65536, .hard = 65536};
-  const Check little = only_fault(facts);
-  CHECK(little.state == State::kWarn);
-  CHECK(little.value == "65536 bytes, less than Linux's own 8.00 MiB");
-  CHECK(little.fix ==
-        "echo '* - memlock unlimited' >>/etc/security/limits.d/90-fsdp.conf   # as root; then log "
-        "in again");
+  check_fault(facts, {}, State::kWarn, "65536 bytes, less than Linux's own 8.00 MiB",
+              "echo '* - memlock unlimited' >>/etc/security/limits.d/90-fsdp.conf   # as root; "
+              "then log in again");
   facts.locked_memory.hard = kNoLimit;
-  CHECK(only_fault(facts).fix == "ulimit -l unlimited");
+  check_fault(facts, {}, State::kWarn, "", "ulimit -l unlimited");
   facts = healthy();
-  facts.rdma_ports = {{.name = "mlx5_0 port 1", .up = true, .gbit = 200, .state = "ACTIVE"}};
-  facts.rdma_ports.insert(facts.rdma_ports.begin(), {.name = "mlx5_1 port 1", .state = "DOWN"});
-  CHECK(only_fault(facts, kTwoHosts).state == State::kFail);
-  CHECK(only_fault(facts, kTwoHosts).value == "8.00 MiB, mlx5_0 port 1 locks what it sends");
-  CHECK(only_fault(facts).state == State::kWarn);  // one host sends nothing
+  facts.rdma_ports = {{.name = "mlx5_1 port 1", .state = "DOWN"},
+                      {.name = "mlx5_0 port 1", .up = true, .gbit = 200, .state = "ACTIVE"}};
+  check_fault(facts, kTwoHosts, State::kFail, "8.00 MiB, mlx5_0 port 1 locks what it sends");
+  check_fault(facts, {}, State::kWarn, "");  // one host sends nothing
   facts.locked_memory = {};
   CHECK(value_of(facts, "memlock") == "unlimited");
   CHECK(value_of(facts, "RDMA") == "mlx5_1 port 1 DOWN, mlx5_0 port 1 200 Gbit/s");
@@ -122,58 +130,49 @@ TEST_CASE("/dev/shm: what Open MPI maps, what NCCL may want") {
   HostFacts facts = healthy();
   facts.shared_memory = Space{.size = 64 * kMiB, .free = 16 * kMiB};
   CHECK(value_of(facts, "/dev/shm", {.ranks = 4, .on_host = 4}) == "64.00 MiB, 16.00 MiB free");
-  const Check small = only_fault(facts, {.ranks = 5, .on_host = 5});
-  CHECK(small.state == State::kFail);
-  CHECK(small.value == "64.00 MiB, 16.00 MiB free; Open MPI maps 20.00 MiB for 5 ranks");
-  CHECK(small.fix == "mount -o remount,size=1024M /dev/shm   # docker run --shm-size=1024m");
-  const Check gpus = only_fault(facts, {.ranks = 2, .on_host = 2, .gpus = 2});
-  CHECK(gpus.state == State::kWarn);
-  CHECK(gpus.value == "64.00 MiB, 16.00 MiB free; NCCL may want 1.00 GiB");
-  CHECK(gpus.fix == "mount -o remount,size=4096M /dev/shm   # docker run --shm-size=4096m");
+  check_fault(facts, {.ranks = 5, .on_host = 5}, State::kFail,
+              "64.00 MiB, 16.00 MiB free; Open MPI maps 20.00 MiB for 5 ranks",
+              "mount -o remount,size=1024M /dev/shm   # docker run --shm-size=1024m");
+  check_fault(facts, {.ranks = 2, .on_host = 2, .gpus = 2}, State::kWarn,
+              "64.00 MiB, 16.00 MiB free; NCCL may want 1.00 GiB",
+              "mount -o remount,size=4096M /dev/shm   # docker run --shm-size=4096m");
   facts.shared_memory.reset();
-  CHECK(only_fault(facts).fix == "mount -t tmpfs tmpfs /dev/shm");
+  check_fault(facts, {}, State::kWarn, "none", "mount -t tmpfs tmpfs /dev/shm");
 }
 
 TEST_CASE("processors: governed, limited, shared") {
-  HostFacts facts = healthy();
-  facts.cpu.governor = "powersave";
-  CHECK(only_fault(facts).fix == "cpupower frequency-set -g performance");
-  facts = healthy();
-  facts.cpu.allowed_khz = 1.2e6;
-  CHECK(only_fault(facts).value == "performance, at most 1.2 of 3.0 GHz");
-  CHECK(only_fault(facts).fix == "cpupower frequency-set -u 3000000");
-  facts = healthy();
-  CHECK(only_fault(facts, {.ranks = 9, .on_host = 9}).value ==
-        "A CPU, 8 of 8 cores; 9 ranks run here");
-  facts.quota = {.cpus = 1.5, .source = "cpu.max of the control group /a"};
-  CHECK(value_of(facts, "control group") == "1.5 CPUs (cpu.max of the control group /a)");
-  const Check quota = only_fault(facts, {.ranks = 2, .on_host = 2});
-  CHECK(quota.state == State::kWarn);
-  CHECK(quota.value == "1.5 CPUs (cpu.max of the control group /a) for 2 ranks");
-  facts = healthy();
-  facts.threads_left = 30;
-  CHECK(only_fault(facts).state == State::kFail);
-  CHECK(only_fault(facts).value == "30 more threads, 40 for 1 rank");
+  check_fault(changed([](auto& f) { f.cpu.governor = "powersave"; }), {}, State::kWarn, "",
+              "cpupower frequency-set -g performance");
+  check_fault(changed([](auto& f) { f.cpu.allowed_khz = 1.2e6; }), {}, State::kWarn,
+              "performance, at most 1.2 of 3.0 GHz", "cpupower frequency-set -u 3000000");
+  check_fault(healthy(), {.ranks = 9, .on_host = 9}, State::kWarn,
+              "A CPU, 8 of 8 cores; 9 ranks run here");
+  const HostFacts quota = changed(
+      [](auto& f) { f.quota = {.cpus = 1.5, .source = "cpu.max of the control group /a"}; });
+  CHECK(value_of(quota, "control group") == "1.5 CPUs (cpu.max of the control group /a)");
+  check_fault(quota, {.ranks = 2, .on_host = 2}, State::kWarn,
+              "1.5 CPUs (cpu.max of the control group /a) for 2 ranks");
+  check_fault(changed([](auto& f) { f.threads_left = 30; }), {}, State::kFail,
+              "30 more threads, 40 for 1 rank");
 }
 
 TEST_CASE("network: cards that are down, ports that nobody manages") {
+  check_fault(changed([](auto& f) {
+                f.cards = {{.name = "eth0"}, {.name = "eth1"}};
+              }),
+              {}, State::kWarn, "no card is up", "ip link set eth0 up");
   HostFacts facts = healthy();
-  facts.cards = {{.name = "eth0"}, {.name = "eth1"}};
-  CHECK(only_fault(facts).value == "no card is up");
-  CHECK(only_fault(facts).fix == "ip link set eth0 up");
-  facts = healthy();
   facts.locked_memory = {};
   facts.rdma_ports = {{.name = "mlx5_0 port 1", .state = "INIT"}};
-  CHECK(only_fault(facts).value == "mlx5_0 port 1 INIT; no subnet manager answers");
-  CHECK(only_fault(facts).state == State::kWarn);  // on one host nobody needs it
-  CHECK(only_fault(facts, kTwoHosts).state == State::kFail);
+  // On one host nobody needs it.
+  check_fault(facts, {}, State::kWarn, "mlx5_0 port 1 INIT; no subnet manager answers");
+  check_fault(facts, kTwoHosts, State::kFail, "");
   facts.rdma_ports.push_back({.name = "mlx5_1 port 1", .up = true, .state = "ACTIVE"});
-  CHECK(only_fault(facts, kTwoHosts).state == State::kWarn);
+  check_fault(facts, kTwoHosts, State::kWarn, "");
   facts.rdma_ports.pop_back();
   facts.rdma_ports[0].state = "DOWN";
-  CHECK(only_fault(facts).value == "mlx5_0 port 1 DOWN; no port is active");
-  CHECK(only_fault(facts).state == State::kWarn);
-  CHECK(only_fault(facts, kTwoHosts).state == State::kFail);
+  check_fault(facts, {}, State::kWarn, "mlx5_0 port 1 DOWN; no port is active");
+  check_fault(facts, kTwoHosts, State::kFail, "");
   facts.locked_memory = {.soft = 8 * kMiB, .hard = 8 * kMiB};
   CHECK(only_fault(facts).name == "RDMA");  // a port that is down locks nothing
   facts.rdma_ports.push_back({.name = "mlx5_1 port 1", .up = true, .gbit = 100, .state = "ACTIVE"});

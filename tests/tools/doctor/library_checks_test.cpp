@@ -1,10 +1,10 @@
 // A host with eight GPUs, one without, and libraries that do not fit.
 // Requirements: S1.23.
-#include "tools/doctor/library_checks.h"
-
 #include <algorithm>
 
 #include <doctest/doctest.h>
+
+#include "tools/doctor/checks.h"
 
 namespace fsdp::tools::doctor {
 namespace {

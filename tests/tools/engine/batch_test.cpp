@@ -1,4 +1,4 @@
-// Rows taken out of a batch.
+// Rows dealt in runs to the ranks; what a batch gets ready, and its parts.
 #include "tools/engine/batch.h"
 
 #include <doctest/doctest.h>
@@ -7,6 +7,22 @@
 
 namespace fsdp {
 namespace {
+
+TEST_CASE("rows are dealt in order, each once, as evenly as possible") {
+  for (int64_t rows : {0, 1, 2, 3, 5, 7, 12}) {
+    for (int ranks : {1, 2, 3, 4, 7}) {
+      int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const RowRange range = deal_rows(rows, rank, ranks);
+        CHECK(range.first == next);
+        CHECK(range.count >= rows / ranks);
+        CHECK(range.count <= (rows + ranks - 1) / ranks);
+        next += range.count;
+      }
+      CHECK(next == rows);
+    }
+  }
+}
 
 TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
   const Batch batch = {.rows = 3,

@@ -1,12 +1,11 @@
 // Copies of a batch: a rank without rows, padding, and what is refused. Losses of padded rows:
 // session_test.cpp. Requirements: S1.3.
-#include "tools/engine/device_batch.h"
-
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
+#include "tools/engine/session.h"
 
 namespace fsdp {
 namespace {

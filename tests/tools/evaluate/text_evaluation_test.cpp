@@ -73,8 +73,7 @@ TEST_CASE("text evaluation: the loss that transformers' logits give, in every un
     comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
       RankContext rank{.world = world, .local_ranks = ranks};
       const TextFigures figures =
-          evaluate_text({.folder = expected.folder.path().string(),
-                         .dtype = "f64",
+          evaluate_text({.model = {.folder = expected.folder.path().string(), .dtype = "f64"},
                          .files = {(expected.folder / "text.txt").string()},
                          .cache = (expected.folder / "cache").string()},
                         rank,

@@ -162,7 +162,7 @@ TEST_CASE("inspect: a LoRA adapter's folder, with its base's") {
   CHECK(contains(empty.adapter->problem, "no adapter_model.safetensors"));
   CHECK(!empty.sound());
   CHECK(contains(test::error_of([&] { inspect({.source = "gpt2-124m", .base = alone}); }),
-                 "expected an adapter beside a base"));
+                 "a base needs an adapter"));
 }
 
 TEST_CASE("inspect: what does not fit is in the result, and what is no model is an error") {

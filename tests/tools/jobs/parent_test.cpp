@@ -12,9 +12,9 @@
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
-#include "tools/checkpoint/run_record.h"
 #include "tools/launch/end_note.h"
 #include "tools/report/run_costs.h"
+#include "tools/report/run_reader.h"
 
 namespace fsdp::tools {
 namespace {
@@ -117,7 +117,7 @@ TEST_CASE("parent: it gives up where restarts bring nothing") {
   shell.options.restarts = {.most = 50, .first_pause = std::chrono::seconds(0)};
   shell.options.run_directory = folder.path();
   CHECK(shell.run() == 76);
-  CHECK(test::contains(shell.said.back(), "brought no checkpoint after that of step 7: given up"));
+  CHECK(test::contains(shell.said.back(), "brought no checkpoint after step 7: given up"));
   const auto end = read_end_note(folder.path());
   REQUIRE(end);
   CHECK(end->status == 76);

@@ -29,7 +29,7 @@ TEST_CASE("queue: the number of a job that is submitted") {
   CHECK(test::error_of([&] { submitted("sbatch: error: invalid partition\n", 1); }) ==
         "sbatch a.sbatch: sbatch: error: invalid partition");
   CHECK(test::contains(test::error_of([&] { submitted("sh: 1: sbatch: not found", 127); }),
-                       "there is no sbatch on this machine"));
+                       "this machine has no sbatch"));
 }
 
 TEST_CASE("queue: what scontrol prints") {

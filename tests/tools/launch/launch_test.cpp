@@ -25,32 +25,21 @@ LauncherEnvironment environment_of(const std::map<std::string, std::string>& var
 }
 
 TEST_CASE("launch: the environment of the launchers") {
-  const LauncherEnvironment none = environment_of({{"HOME", "/root"}});
-  CHECK(!none.started);
-  CHECK(none.rank == 0);
-  CHECK(none.size == 0);
-
-  const LauncherEnvironment open_mpi = environment_of({{"OMPI_COMM_WORLD_SIZE", "4"},
-                                                       {"OMPI_COMM_WORLD_RANK", "3"},
-                                                       {"PMIX_RANK", "3"},
-                                                       {"OMPI_MCA_orte_bound_at_launch", "1"}});
-  CHECK(open_mpi.started);
-  CHECK(open_mpi.size == 4);
-  CHECK(open_mpi.rank == 3);
-  CHECK(open_mpi.bound);
-
-  const LauncherEnvironment mpich = environment_of({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}});
-  CHECK(mpich.started);
-  CHECK(mpich.size == 2);
-  CHECK(mpich.rank == 1);
-  CHECK(!mpich.bound);
-}
-
-TEST_CASE("launch: launchers of other MPIs, with or without PMI") {
   const struct {
     std::map<std::string, std::string> variables;
     int size, rank;
-  } cases[] = {{{{"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_RANK", "5"}}, 8, 5},
+    bool started = true, bound = false;
+  } cases[] = {{{{"HOME", "/root"}}, 0, 0, false},
+               {{{"OMPI_COMM_WORLD_SIZE", "4"},
+                 {"OMPI_COMM_WORLD_RANK", "3"},
+                 {"PMIX_RANK", "3"},
+                 {"OMPI_MCA_orte_bound_at_launch", "1"}},
+                4,
+                3,
+                true,
+                true},
+               {{{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}, 2, 1},
+               {{{"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_RANK", "5"}}, 8, 5},
                {{{"FLUX_JOB_SIZE", "2"},
                  {"FLUX_TASK_RANK", "1"},
                  {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -70,30 +59,42 @@ TEST_CASE("launch: launchers of other MPIs, with or without PMI") {
   for (const auto& each : cases) {
     const LauncherEnvironment found = environment_of(each.variables);
     CAPTURE(each.variables.begin()->first);
-    CHECK(found.started);
+    CHECK(found.started == each.started);
     CHECK(found.size == each.size);
     CHECK(found.rank == each.rank);
+    CHECK(found.bound == each.bound);
   }
 }
 
 TEST_CASE("launch: what the parent and Slurm say of starts before this one") {
-  CHECK(environment_of({}).restarts == 0);
-  CHECK(environment_of({}).ended_before == 0);
-  const LauncherEnvironment again = environment_of({{"FSDP_RESTARTS", "2"},
-                                                    {"SLURM_RESTART_COUNT", "3"},
-                                                    {"FSDP_ENDED_BEFORE", "1700000000.25"},
-                                                    {"FSDP_STATUS_BEFORE", "137"},
-                                                    {"FSDP_CAUSE_BEFORE", "it hung"},
-                                                    {"FSDP_DURABLE_STEP", "5000000000"}});
-  CHECK(again.restarts == 5);
-  CHECK(again.ended_before == 1700000000.25);
+  const auto said = [](const std::map<std::string, std::string>& variables) {
+    return starts_before([&](const char* name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  };
+  const StartsBefore first = said({});
+  CHECK(first.count() == 0);
+  CHECK(first.ended == 0);
+  CHECK(first.status == -1);
+  CHECK(!first.unattended);
+  const StartsBefore sent = {.by_parent = 2,
+                             .durable_step = 5'000'000'000,
+                             .ended = 1700000000.25,
+                             .status = 137,
+                             .cause = "it hung"};
+  std::map<std::string, std::string> variables = {{"SLURM_RESTART_COUNT", "3"}};
+  for (const std::string& text : variables_of(sent)) {
+    variables[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+  }
+  const StartsBefore again = said(variables);
+  CHECK(again.count() == 5);
   CHECK(again.by_slurm == 3);
   CHECK(again.unattended);
-  CHECK(!environment_of({}).unattended);
-  CHECK(again.status_before == 137);
-  CHECK(again.cause_before == "it hung");
-  CHECK(again.durable_step == 5'000'000'000);
-  CHECK(environment_of({}).status_before == -1);
+  CHECK(again.durable_step == sent.durable_step);
+  CHECK(again.ended == sent.ended);
+  CHECK(again.status == 137);
+  CHECK(again.cause == "it hung");
 }
 
 TEST_CASE("launch: a Slurm batch script is not srun") {

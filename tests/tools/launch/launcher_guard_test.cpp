@@ -1,6 +1,4 @@
 // A launcher that waits for a rank that is gone: here a process that has its name and sleeps.
-#include "tools/launch/launcher_guard.h"
-
 #include <csignal>
 #include <functional>
 
@@ -8,6 +6,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tools/launch/job_end.h"
 
 namespace fsdp::tools {
 namespace {

@@ -65,7 +65,8 @@ TEST_CASE("network cards: a bond has the adapters of the cards below it") {
 
 TEST_CASE("network cards: what a host lacks is refused with rank, host and what there is") {
   const std::string list =
-      "; there is lo (127.0.0.1), eth0 (10.0.0.1), eth1 (down), ib0 (10.2.0.1), ib1 (no address)";
+      "; the host has lo (127.0.0.1), eth0 (10.0.0.1), eth1 (down), ib0 (10.2.0.1), ib1 (no "
+      "address)";
   CHECK(refused("eth7") == "launch.interface: rank 2 on node1 has no network card eth7" + list);
   CHECK(refused("ib0,eth1") ==
         "launch.interface: rank 2 on node1: the network card eth1 is down" + list);
@@ -108,15 +109,15 @@ TEST_CASE("network cards: what the user has set stays, and is said") {
   CHECK(std::string(std::getenv("OMPI_MCA_btl_tcp_if_include")) == "eth0");
   ::setenv("NCCL_SOCKET_IFNAME", "ib0", 1);
   CHECK(set_network(chosen, chosen) ==
-        std::vector<std::string>{"launch.interface: NCCL_SOCKET_IFNAME=ib0 is set and stays, in "
-                                 "place of =eth0"});
+        std::vector<std::string>{"launch.interface: NCCL_SOCKET_IFNAME=ib0 is already set and "
+                                 "stays, instead of =eth0"});
   CHECK(std::string(std::getenv("NCCL_SOCKET_IFNAME")) == "ib0");
   for (const auto& [name, value] : network_variables(chosen, chosen)) ::unsetenv(name.c_str());
   ::setenv("OMPI_MCA_btl_tcp_if_exclude", "docker0", 1);
   CHECK(set_network(chosen, chosen) ==
         std::vector<std::string>{
-            "launch.interface takes the place of OMPI_MCA_btl_tcp_if_exclude=docker0: Open "
-            "MPI takes one of the two"});
+            "launch.interface replaces OMPI_MCA_btl_tcp_if_exclude=docker0: Open MPI accepts "
+            "only one of the two"});
   CHECK(!std::getenv("OMPI_MCA_btl_tcp_if_exclude"));
   for (const auto& [name, value] : network_variables(chosen, chosen)) ::unsetenv(name.c_str());
 }

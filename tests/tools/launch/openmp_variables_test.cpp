@@ -2,6 +2,7 @@
 #include "tools/launch/openmp_variables.h"
 
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,18 @@ TEST_CASE("OpenMP's variables: read under their own names, hidden or set since")
     CHECK(name_before_hiding(other) == other);
   }
   CHECK(openmp_variable("OMP_PLACES") == nullptr);
+}
+
+TEST_CASE("OpenMP's variables: one that would bind threads has a note") {
+  const auto note = [](std::map<std::string, const char*> values) {
+    return note_on_binding([&](const char* name) { return values[name]; });
+  };
+  for (const char* name : {"OMP_PLACES", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND"}) {
+    CHECK(note({{name, "{0:4}"}}).starts_with(std::string(name) + "={0:4} has no effect"));
+    CHECK(note({{name, ""}}).empty());
+  }
+  CHECK(note({{"OMP_PROC_BIND", "FALSE"}, {"OMP_PLACES", "{0}"}}).empty());
+  CHECK(note({{"OMP_NUM_THREADS", "4"}}).empty());
 }
 
 }  // namespace

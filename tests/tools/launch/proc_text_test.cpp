@@ -1,9 +1,8 @@
 // Numbers in texts of /proc.
-#include "tools/launch/proc_text.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/launch/host_load.h"
 
 namespace fsdp::tools::proc {
 

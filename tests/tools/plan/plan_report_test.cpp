@@ -7,7 +7,6 @@
 #include "tests/support/temp_folder.h"
 #include "tools/config/key_values.h"
 #include "tools/plan/plan_defaults.h"
-#include "tools/plan/scaling_plot.h"
 
 namespace fsdp::tools {
 namespace {

@@ -54,7 +54,7 @@ TEST_CASE("published rows: what is wrong is named with its file, line and column
   };
   CHECK(error(kHead) == "a.csv: has no rows");
   CHECK(error("set,machine\n") == "a.csv:1: column gpus is missing");
-  CHECK(error("set,set\n") == "a.csv:1: column set is there twice");
+  CHECK(error("set,set\n") == "a.csv:1: column set appears twice");
   CHECK(error(kHead + "a,b\n") == "a.csv:2: expected 21 cells, got 2");
   std::string bad = kRow;
   bad.replace(bad.find(",8,"), 3, ",x,");
@@ -62,7 +62,7 @@ TEST_CASE("published rows: what is wrong is named with its file, line and column
   bad.replace(bad.find(",x,"), 3, ",0,");
   CHECK(error(kHead + bad) == "a.csv:2: gpus: expected a number above 0, got \"0\"");
   CHECK(error(kHead + "\"a\"" + kRow) == "a.csv:2: quotes are not read");
-  CHECK(test::contains(error("speed\n"), "a.csv:1: column \"speed\" is not known; expected set,"));
+  CHECK(test::contains(error("speed\n"), "a.csv:1: unknown column \"speed\"; expected set,"));
   const test::TempFolder empty;
   CHECK(test::contains(test::error_of([&] { read_published_rows(empty.path()); }),
                        "has no .csv file"));

@@ -9,7 +9,7 @@
 
 #include "tests/support/temp_folder.h"
 #include "tests/support/validation_bars.h"
-#include "tools/plan/validated_range.h"
+#include "tools/plan/planned_job.h"
 
 namespace fsdp::tools {
 namespace {

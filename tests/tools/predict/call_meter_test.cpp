@@ -11,6 +11,7 @@
 #include "core/layer_args.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/meta/meta_backend.h"
+#include "tests/support/temp_folder.h"
 
 namespace fsdp::tools {
 namespace {
@@ -165,4 +166,20 @@ TEST_CASE("call meter: this machine") {
 }
 
 }  // namespace
+
+TEST_CASE("disk meter: rates of a folder, and nothing is left in it") {
+  const test::TempFolder folder;
+  const DiskRates rates = measure_disk(folder.path(), (size_t{3} << 20) + 5);
+  for (const LinkRate& rate : {rates.read, rates.write}) {
+    CHECK(rate.bytes_per_s > 1e5);
+    CHECK(rate.bytes_per_s < 1e12);
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("disk meter: a folder that is missing is named") {
+  CHECK(
+      test::contains(test::error_of([] { measure_disk("no such folder", 1); }), "no such folder"));
+}
+
 }  // namespace fsdp::tools

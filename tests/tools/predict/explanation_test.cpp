@@ -113,7 +113,7 @@ TEST_CASE("explanation: on a GPU, whose memory and times these are") {
   CHECK(!contains(cpu, "never measured"));
   CHECK(!contains(plain, "neither --gpu nor --rates"));
   CHECK(contains(on("", {"runtime.backend=cuda"}),
-                 "\n  neither --gpu nor --rates says which GPU computes: this one was taken\n"));
+                 "\n  neither --gpu nor --rates names the GPU: this one was assumed\n"));
   CHECK(!contains(on("L40", {"runtime.backend=cuda"}), "neither --gpu nor --rates"));
   CHECK(contains(test::error_of([&] { on("H10", {}); }), "expected one of V100-16, "));
 }

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/local_transport.h"
 #include "core/text/byte_size.h"
 #include "tests/support/temp_folder.h"
 
@@ -38,7 +39,7 @@ TEST_CASE("memory limit: a run that needs more is refused, with changes that mak
   const std::string message = refusal(plan, {.bytes = needed - 1, .source = "x"});
   CHECK(message.starts_with(fmt::format("this run needs {} per rank, the limit is {} (x)\n",
                                         byte_size_text(needed), byte_size_text(needed - 1))));
-  CHECK(test::contains(message, "\n  most is held in "));
+  CHECK(test::contains(message, "\n  the peak is in "));
   CHECK(test::contains(message, "\n  fits with --set train.recompute.mode="));
   CHECK(test::contains(message, " (the same bits)"));
   CHECK(message.back() != '\n');
@@ -72,6 +73,31 @@ TEST_CASE("memory limit: of a GPU, and of its host for what is offloaded") {
   CHECK(test::contains(refusal(plan, {.bytes = run.bytes - 1, .source = "x"},
                                MemoryLimit{.bytes = offloaded, .source = "y"}),
                        "\n  fits with --set "));
+}
+
+}  // namespace
+namespace {
+
+TEST_CASE("rank limits: ranks of one process share the host's memory") {
+  std::vector<MemoryLimit> alone(1), shared(3), given(3);
+  const auto limits = [](std::vector<MemoryLimit>& out, const std::string& wanted) {
+    const auto ranks = static_cast<int>(out.size());
+    comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+      const RankContext rank = {
+          .world = world, .backend = {}, .backend_note = "", .local_ranks = ranks};
+      out[static_cast<size_t>(world.rank())] = limit_of_device(rank, wanted);
+    });
+  };
+  limits(alone, "auto");
+  limits(shared, "auto");
+  limits(given, "1MiB");
+  CHECK(shared[0].bytes > 0);
+  CHECK(shared[0].bytes < alone[0].bytes);
+  for (const size_t rank : {1, 2}) {
+    CHECK(shared[rank].bytes == shared[0].bytes);
+    CHECK(shared[rank].source == shared[0].source);
+    CHECK(given[rank].bytes == 1 << 20);
+  }
 }
 
 }  // namespace

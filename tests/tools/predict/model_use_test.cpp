@@ -109,7 +109,7 @@ TEST_CASE("model use: what does not fit is refused with what is needed, the limi
   });
   CHECK(refused.starts_with("this command needs "));
   CHECK(test::contains(refused, " per rank, the limit is "));
-  CHECK(test::contains(refused, "\n  most is held in "));
+  CHECK(test::contains(refused, "\n  the peak is in "));
   CHECK(test::contains(refused, "\n  on more hosts or GPUs a rank takes less"));
 }
 

@@ -111,4 +111,46 @@ TEST_CASE("unit table: texts") {
 }
 
 }  // namespace
+namespace {
+
+TEST_CASE("durations: three digits, in the unit that leaves one to three before the point") {
+  CHECK(duration_text(9.68365) == "9.68 s");
+  CHECK(duration_text(299.7) == "300 s");
+  CHECK(duration_text(1234) == "1230 s");
+  CHECK(duration_text(0.0123456) == "12.3 ms");
+  CHECK(duration_text(0.5) == "500 ms");
+  CHECK(duration_text(845.3e-6) == "845 us");
+  CHECK(duration_text(2e-6) == "2.00 us");
+  CHECK(duration_text(3.456e-9) == "0.00 us");
+  CHECK(duration_text(0) == "0 s");
+}
+
+TEST_CASE("durations: what rounds up to the next unit is in that unit") {
+  CHECK(duration_text(999.9e-6) == "1.00 ms");
+  CHECK(duration_text(0.9996) == "1.00 s");
+  CHECK(duration_text(9.996) == "10.0 s");
+  CHECK(duration_text(99.96e-3) == "100 ms");
+  CHECK(duration_text(1) == "1.00 s");
+  CHECK(duration_text(1e-3) == "1.00 ms");
+}
+
+// wrap_policy_test.cpp compares whole models with PyTorch.
+TEST_CASE("PyTorch's shards of a matrix of 5 x 3 and a bias of 5") {
+  const std::vector<Shape> parameters = {{5, 3}, {5}};
+  CHECK(fsdp1_shard(parameters, 3) == 7);              // 20 -> 21
+  CHECK(fsdp1_original_shard(parameters, 3, 4) == 7);  // 15 -> 16, + 5 = 21
+  CHECK(fsdp1_original_shard(parameters, 1, 2) == 21);
+  CHECK(fsdp1_original_shard(parameters, 4, 4) == 6);
+  const Fsdp2Shards shards = fsdp2_shards(parameters, 4);  // 2, 2, 1, 0 rows
+  CHECK(shards.padded == 8);
+  CHECK(shards.held == std::vector<int64_t>{8, 8, 4, 0});
+}
+
+TEST_CASE("PyTorch's shards of nothing") {
+  CHECK(fsdp1_shard({}, 2) == 0);
+  CHECK(fsdp1_original_shard({}, 2, 4) == 0);
+  CHECK(fsdp2_shards({}, 2).held == std::vector<int64_t>{0, 0});
+}
+
+}  // namespace
 }  // namespace fsdp::tools

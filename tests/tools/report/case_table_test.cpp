@@ -63,7 +63,7 @@ TEST_CASE("case table: more ranks than cores have no efficiency, and neither has
   CHECK(cell_of(table, table.rows[1], table.columns[2]) == "-");
   CHECK(text_table(table).rows[1].back() == "oversubscribed");
   CHECK(text_table(table).rows[0].back() == "ran");
-  CHECK(test::contains(notes_of(table).at(0), "nothing is relative: four"));
+  CHECK(test::contains(notes_of(table).at(0), "without speed-up and efficiency: four"));
   table.baseline = "four";
   CHECK(cell_of(table, table.rows[0], table.columns[1]) == "-");
 }
@@ -73,7 +73,7 @@ TEST_CASE("case table: a baseline that has failed, a path that no run has") {
                               {.name = "two", .ranks = 2, .runs = {run_of(160, 2)}}});
   CHECK(notes_of(table).at(0).ends_with("relative to one, which has failed"));
   table.columns = {run_column("/no/such"), run_column("/steps")};
-  CHECK(notes_of(table).at(0) == "/no/such: no run has a value there");
+  CHECK(notes_of(table).at(0) == "/no/such: no run has a value at this path");
   CHECK(notes_of(table).size() == 1);
 }
 

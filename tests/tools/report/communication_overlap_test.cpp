@@ -38,7 +38,7 @@ TEST_CASE("overlap: what lies outside, against counting moment by moment") {
     const Interval asked = {number(20, 30), 30 + number(21, 30)};
     int64_t expected = 0;
     for (int64_t t = asked.begin; t < asked.end; ++t) expected += !covered[static_cast<size_t>(t)];
-    CHECK(length_outside(asked, merged(intervals)) == expected);
+    CHECK(length(parts_outside(asked, merged(intervals))) == expected);
   }
 }
 

@@ -64,13 +64,13 @@ TEST_CASE("run comparison: what failures and checkpoints cost") {
   const auto b = make_run(folder, "b", "train: {lr: 1}\n", disturbed);
   const std::string text = compare_runs({a, b});
   CAPTURE(text);
-  CHECK(test::contains(text, "beside training, over all starts of a run\n"));
+  CHECK(test::contains(text, "in addition to training, over all starts of a run\n"));
   CHECK(test::contains(text, "  restarts                                       3             3\n"));
   CHECK(test::contains(text, "  work done and lost (s)                      61.2          61.2\n"));
   CHECK(test::contains(text, "  until failures were noticed (s)              4.0           4.0\n"));
   CHECK(test::contains(text, "  restarts, to their first step (s)            9.0           9.0\n"));
   CHECK(test::contains(text, "  stall of saves, of their writing               -         0.125\n"));
-  CHECK(!test::contains(compare_runs({whole, whole}), "beside training"));
+  CHECK(!test::contains(compare_runs({whole, whole}), "in addition to training"));
 }
 
 TEST_CASE("run comparison: exposed time of traced runs") {

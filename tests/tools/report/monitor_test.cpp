@@ -40,7 +40,7 @@ TEST_CASE("monitor: a row for each interval, in the file at once") {
   monitor.stop();
   monitor.stop();
   const std::string text = read_file(folder / "monitor.rank0.csv");
-  CHECK(text.starts_with(sample_header() + "\n2"));
+  CHECK(text.starts_with(csv_header(rank_columns()) + "\n2"));
   CHECK(test::contains(text, "Z,40.0,"));
   const int rows = lines_of(folder / "monitor.rank0.csv") - 1;
   CHECK(rows == readings - 1);  // the first reading begins the first interval
@@ -60,7 +60,7 @@ TEST_CASE("monitor: one rank of a host has a second file, with rates of the host
   while (readings < 4) std::this_thread::sleep_for(1ms);
   monitor.stop();
   const std::string text = read_file(folder / "monitor.host.a.csv");
-  CHECK(text.starts_with(host_header() + "\n2"));
+  CHECK(text.starts_with(csv_header(host_columns()) + "\n2"));
   CHECK(test::contains(text, "Z,40.00,2.50,,,,,,,0.00,,,,,\n"));
   CHECK(lines_of(folder / "monitor.host.a.csv") == lines_of(folder / "monitor.rank0.csv"));
   CHECK(monitor.problem() == "");

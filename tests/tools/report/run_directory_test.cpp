@@ -45,7 +45,7 @@ TEST_CASE("run directory: one that was asked for and is there, and a disk that i
   CHECK(!std::filesystem::exists(folder / "a"));
   const std::string full = refusal(folder / "a/b", int64_t{1} << 62);
   CHECK(full.starts_with(fmt::format("runtime.run_dir: {}: ", folder.path().string())));
-  CHECK(full.ends_with("MiB are free, the trained model needs 4398046511104.0 MiB"));
+  CHECK(full.ends_with("are free; the trained model needs 4294967296.00 GiB"));
 }
 
 TEST_CASE("run directory: one for all ranks, with what was run") {

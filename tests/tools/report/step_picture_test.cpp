@@ -113,5 +113,18 @@ TEST_CASE("step picture: steps that are not there") {
         "step 3: not in the trace, which has steps 1 to 2");
 }
 
+TEST_CASE("step picture: text is text, and the axis has the milliseconds since the step began") {
+  CHECK(markup_text("<a href=\"x\">&\n") == "&lt;a href=&quot;x&quot;&gt;&amp;?");
+  const std::string svg =
+      draw_step({event("step 1", "", "step", 50, 60), event("<b>", "", "step", 50, 60)},
+                {.width = 1136, .title = "<i>"})
+          .svg;
+  CAPTURE(svg);
+  CHECK(test::contains(svg, "&lt;i&gt;step 1<"));
+  CHECK(test::contains(svg, "<title>&lt;b&gt;: 10 ms</title></rect>"));
+  CHECK(test::contains(svg, "<line x1=\"118.0\" x2=\"118.0\" y1=\"72\""));
+  CHECK(test::contains(svg, "class=\"small\" text-anchor=\"middle\">10 ms<"));
+}
+
 }  // namespace
 }  // namespace fsdp::tools

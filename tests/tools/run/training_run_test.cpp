@@ -79,7 +79,7 @@ TEST_CASE(
   }
   const Lines moved = lines_of_run(request);
   CHECK(std::count(moved.begin(), moved.end(),
-                   "note: " + cpu_name() + " instead of ENIAC: the run goes on up to rounding") ==
+                   "note: " + cpu_name() + " instead of ENIAC: the run continues up to rounding") ==
         1);
 }
 
@@ -145,10 +145,9 @@ TEST_CASE("training run: a start that failed before its first step has its own c
     const TrainingRunOptions options = {
         .local_ranks = 2, .resume = "auto", .say = [](const auto&) {}};
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
-      RankContext rank{.world = world, .local_ranks = 2, .restarts = 2};
-      rank.ended_before = 1500;
-      rank.status_before = 137;
-      rank.cause_before = hung;
+      RankContext rank{.world = world,
+                       .local_ranks = 2,
+                       .before = {.by_parent = 2, .ended = 1500, .status = 137, .cause = hung}};
       CHECK(run_training(options, request, plan, rank) == 0);
     });
     const std::vector<Json> failures = read_failures(directory);

@@ -98,8 +98,8 @@ TEST_CASE("recipe: mistakes name the line") {
   CHECK(test::contains(refusal("question: a\nfull_size: {model: x}"), "unknown key \"model\""));
   CHECK(
       test::contains(refusal("question: a\nfull_size: {ranks: x}"), "r.yaml:2: full_size: ranks:"));
-  CHECK(test::contains(refusal("question: a\ngrid: {}"), "expected a case at least"));
-  CHECK(test::contains(refusal("question: a\ncases: {}"), "expected a case at least"));
+  CHECK(test::contains(refusal("question: a\ngrid: {}"), "expected at least one case"));
+  CHECK(test::contains(refusal("question: a\ncases: {}"), "expected at least one case"));
   CHECK(test::contains(refusal("question: [a"), "r.yaml:1: malformed YAML"));
   CHECK(test::contains(refusal("- a"), "expected keys of a recipe"));
 }

@@ -23,7 +23,7 @@ TEST_CASE("sweep folder: the same cases again, and one more") {
   folder.settle({tiny("a"), tiny("b")});
   CHECK(read_file(folder.config_of(tiny("b"))).starts_with("# ranks: 2\nmodel:\n"));
   CHECK(folder.run_of(tiny("b"), 2) == parent / "out/b/run2");
-  CHECK(folder.log_of(tiny("b"), 2) == parent / "out/b/run2.log");
+  CHECK(folder.run_of(tiny("b"), 2, kTrainLog) == parent / "out/b/run2.log");
 }
 
 TEST_CASE("sweep folder: a case that is another one now is refused before anything is written") {
@@ -36,11 +36,11 @@ TEST_CASE("sweep folder: a case that is another one now is refused before anythi
   CHECK(test::contains(refusal(tiny("a", "2e-3")), "case a: train.lr was 0.001, and is 0.002 now"));
   SweepCase other = tiny("a");
   other.ranks = 3;
-  CHECK(test::contains(refusal(other), "number of ranks is another one now, 3 instead of"));
+  CHECK(test::contains(refusal(other), "number of ranks has changed: 3 instead of"));
   CHECK(!is_there(folder.config_of(tiny("b"))));
   make_folders(folder.run_of(tiny("c"), 1));
   CHECK(
-      test::contains(test::error_of([&] { folder.settle({tiny("c")}); }), "no sweep has made it"));
+      test::contains(test::error_of([&] { folder.settle({tiny("c")}); }), "no sweep has made"));
 }
 
 TEST_CASE("sweep folder: files that no sweep has made stay as they are") {
@@ -48,7 +48,7 @@ TEST_CASE("sweep folder: files that no sweep has made stay as they are") {
   make_folders(parent / "out");
   parent.write("out/table.md", "hi");
   CHECK(test::contains(test::error_of([&] { SweepFolder(parent / "out").settle({tiny("a")}); }),
-                       "out: has files already, and no sweep has made it"));
+                       "out: already has files, which no sweep has made"));
 }
 
 TEST_CASE("sweep folder: only a run with status 0 is done") {

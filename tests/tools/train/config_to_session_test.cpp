@@ -373,15 +373,15 @@ TEST_CASE("train setup: a schedule that the run does not show is said") {
       said("kind: polynomial, min_lr: 1e-4, total: 50") ==
       "train.schedule.total is 50, the run has 100 steps: updates 51 to 100 have rate 1.00e-04\n");
   CHECK(said("kind: linear, total: 200") ==
-        "train.schedule.total is 200, the run has 100 steps: the rate of the last update is "
-        "5.05e-04, that of the schedule's end 0.00e+00\n");
+        "train.schedule.total is 200, the run has 100 steps: the last update has rate "
+        "5.05e-04, the schedule ends at 0.00e+00\n");
   // A cosine rises again; Hugging Face's too.
   CHECK(said("kind: cosine, total: 50") ==
         "train.schedule.total is 50, the run has 100 steps: updates 51 to 100 have rates from "
         "0.00e+00 to 9.99e-04\n");
   CHECK(said("kind: warmup_stable_decay, warmup: 40, decay_steps: 60") == "");
   CHECK(said("kind: warmup_stable_decay, warmup: 40, decay_steps: 61") ==
-        "train.schedule.decay_steps is 61, behind the warm-up 60 are left: the decay ends after "
+        "train.schedule.decay_steps is 61, but 60 follow the warm-up: the decay ends after "
         "the schedule\n");
 }
 

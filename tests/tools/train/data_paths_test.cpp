@@ -42,11 +42,11 @@ TEST_CASE("data paths: a recipe's files are those beside it, and one of two is n
   using Strings = std::vector<std::string>;
   CHECK(find(LookFirst::kBeside, "recipe/base.yaml:1") ==
         Strings{"recipe/train.txt", "recipe/train.txt",
-                "data.train: train.txt: that beside recipe/base.yaml is taken, not that in the "
-                "current folder"});
+                "data.train: train.txt: the one next to recipe/base.yaml is read, not the one in "
+                "the current folder"});
   const Strings here = {"train.txt", "only_here.txt", "train.txt",
-                        "data.train: train.txt: that in the current folder is taken, not that "
-                        "beside recipe/base.yaml"};
+                        "data.train: train.txt: the one in the current folder is read, not the "
+                        "one next to recipe/base.yaml"};
   CHECK(find(LookFirst::kHere, "recipe/base.yaml:1") == here);
   CHECK(find(LookFirst::kBeside, "--set data.train=...") == here);
   std::filesystem::current_path(before);

@@ -46,32 +46,61 @@ struct Run {
   std::string printed;  // notes
 };
 
-// `log_file`: gets the place of metrics.jsonl before the first step.
-Run run(int ranks, const TrainerOptions& options, std::filesystem::path* log_file = nullptr) {
+struct Setup {
+  PlacedOptions session = tiny_options();
+  std::function<bool(int rank, int64_t step)> overflows = nullptr;  // gradients are then infinite
+  bool validates = true;
+  std::function<void(Session& session)> after = nullptr;
+  std::filesystem::path* log_file = nullptr;  // gets the place of metrics.jsonl before a step
+};
+
+Run run(int ranks, const TrainerOptions& options, const Setup& setup = {}) {
   const test::TempFolder folder;
   std::filesystem::create_directory(folder / "run");
   const std::filesystem::path metrics = folder / "run/metrics.jsonl";
-  if (log_file) *log_file = metrics;
+  if (setup.log_file) *setup.log_file = metrics;
   Run result;
   std::FILE* printed = std::fopen((folder / "out").c_str(), "w");
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session = place_session(world, tiny_options());
+    Session session = place_session(world, setup.session);
     session.initialise(models::from_scratch(3));
     RunOutput output(printed);
     Progress progress(world.rank() == 0 ? &output : nullptr, -1, 1'000'000);
     MetricsLog log = world.rank() == 0 ? MetricsLog(metrics) : MetricsLog();
     Trainer trainer(session, options, progress, log);
+    BatchSource source = training(world);
+    source.get = [&, all = source.get](int64_t step) {
+      Batch batch = all(step);
+      if (setup.overflows && setup.overflows(world.rank(), step)) batch.gradient_factor = INFINITY;
+      return batch;
+    };
     try {
-      const TrainTotals outcome = trainer.run(training(world), validation(world));
+      const TrainTotals outcome =
+          trainer.run(source, setup.validates ? validation(world) : BatchSource());
       if (world.rank() == 0) result.outcome = outcome;
     } catch (const AgreedError& error) {
       if (world.rank() == 0) result.error = error.what();
     }
+    if (setup.after) setup.after(session);
   });
   std::fclose(printed);
   result.printed = read_file(folder / "out");
   result.metrics = read_file(metrics);
   return result;
+}
+
+std::vector<std::string> printed_lines(const Run& run) {
+  std::vector<std::string> out;
+  std::istringstream text(run.printed);
+  for (std::string line; std::getline(text, line);) out.push_back(line);
+  return out;
+}
+
+PlacedOptions in_f16(const optim::LossScalerOptions& scale) {
+  PlacedOptions options = tiny_options();
+  options.fsdp.param_dtype = DType::kF16;
+  options.loss_scale = scale;
+  return options;
 }
 
 TEST_CASE("trainer: steps, logged lines, evaluations") {
@@ -91,31 +120,14 @@ TEST_CASE("trainer: steps, logged lines, evaluations") {
 }
 
 TEST_CASE("trainer: lines of other programs, where these would print one") {
-  const test::TempFolder folder;
   const auto printed = [&](const LogLines& lines) {
-    std::FILE* file = std::fopen((folder / "out").c_str(), "w");
-    comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session = place_session(world, tiny_options());
-      session.initialise(models::from_scratch(3));
-      RunOutput output(file);
-      Progress progress(&output, -1, 2);
-      MetricsLog log;
-      Trainer(session,
-              {.steps = 5,
-               .log_every = 2,
-               .log_lines = &lines,
-               .eval_every = 4,
-               .schedule = {.peak = 0.01, .total = 5},
-               .steps_per_epoch = 2,
-               .samples_after = [](int64_t steps) { return 2 * steps; }},
-              progress, log)
-          .run(training(world), validation(world));
-    });
-    std::fclose(file);
-    std::vector<std::string> out;
-    std::istringstream text(read_file(folder / "out"));
-    for (std::string line; std::getline(text, line);) out.push_back(line);
-    return out;
+    return printed_lines(run(1, {.steps = 5,
+                                 .log_every = 2,
+                                 .log_lines = &lines,
+                                 .eval_every = 4,
+                                 .schedule = {.peak = 0.01, .total = 5},
+                                 .steps_per_epoch = 2,
+                                 .samples_after = [](int64_t steps) { return 2 * steps; }}));
   };
   const std::vector<std::string> hf = printed(kTrainerLines);
   REQUIRE(hf.size() == 5);  // steps 2 and 4, an evaluation, another, the end
@@ -141,22 +153,13 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
 
 // A synchronous backend computes each step's forward before the step before it is read.
 TEST_CASE("trainer: the tokens per second of a line are those of its steps") {
-  const test::TempFolder folder;
-  comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    PlacedOptions options = tiny_options();
-    options.backend.cpu.synchronous = true;
-    options.backend.cpu.delay = [](const std::string&, std::string_view task) {
-      return task == "embedding_forward" ? 20'000 : 0;
-    };
-    Session session = place_session(world, options);
-    session.initialise(models::from_scratch(3));
-    Progress progress(nullptr, -1, 1);
-    MetricsLog log(folder / "metrics.jsonl");
-    Trainer(session, {.steps = 4, .log_every = 1, .schedule = {.peak = 0.01, .total = 4}}, progress,
-            log)
-        .run(training(world), {});
-  });
-  const std::vector<Json> lines = lines_of(read_file(folder / "metrics.jsonl"));
+  Setup slow = {.validates = false};
+  slow.session.backend.cpu.synchronous = true;
+  slow.session.backend.cpu.delay = [](const std::string&, std::string_view task) {
+    return task == "embedding_forward" ? 20'000 : 0;
+  };
+  const std::vector<Json> lines = lines_of(
+      run(1, {.steps = 4, .log_every = 1, .schedule = {.peak = 0.01, .total = 4}}, slow).metrics);
   REQUIRE(lines.size() == 4);
   for (const Json& line : lines) {
     CHECK(line.at("tokens_per_s").get<double>() < 2 * (kLength - 1) / 0.02);
@@ -238,7 +241,7 @@ TEST_CASE("trainer: a log that somebody removes is told of once, and that it is 
                           .save_every = 2,
                           .save = [](const TrainTotals&, bool) {},
                           .between_steps = remove},
-                         &log);
+                         {.log_file = &log});
   const std::string warning = "warning: " + log.string() + ": ";
   const size_t told = run_of.printed.find(warning);
   REQUIRE(told != std::string::npos);
@@ -274,37 +277,23 @@ TEST_CASE("trainer: a rank remembers as many waits of many steps as of few") {
 
 // Requirement: of 625 steps ten are skipped, so that step 500 has the rate of update 490.
 TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") {
-  const test::TempFolder folder;
-  TrainTotals outcome;
-  comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    PlacedOptions session_options = tiny_options();
-    session_options.fsdp.param_dtype = DType::kF16;
-    session_options.loss_scale = optim::LossScalerOptions::torch();
-    Session session = place_session(world, session_options);
-    session.initialise(models::from_scratch(3));
-    Progress progress(nullptr, -1, 1);
-    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
-    BatchSource source = training(world);
-    source.get = [&world, all = source.get](int64_t step) {
-      Batch batch = all(step);
-      // On one rank only.
-      if (step % 40 == 7 && step < 400 && world.rank() == 1) batch.gradient_factor = INFINITY;
-      return batch;
-    };
-    Trainer trainer(
-        session,
-        {.steps = 501,
-         .log_every = 1,
-         .schedule = {.kind = optim::ScheduleKind::kLinear, .peak = 5e-5, .total = 625}},
-        progress, log);
-    const TrainTotals mine = trainer.run(source, {});
-    if (world.rank() == 0) outcome = mine;
-    session.optimizer().visit_state([](const optim::StatePart& part) {
-      if (part.name == "step") CHECK(part.values.item() == 491);
-    });
-  });
-  CHECK(outcome.skipped == 10);
-  const std::vector<Json> lines = lines_of(read_file(folder / "metrics.jsonl"));
+  const Run skipping =
+      run(2,
+          {.steps = 501,
+           .log_every = 1,
+           .schedule = {.kind = optim::ScheduleKind::kLinear, .peak = 5e-5, .total = 625}},
+          {.session = in_f16(optim::LossScalerOptions::torch()),
+           .overflows = [](int rank,
+                           int64_t step) { return rank == 1 && step % 40 == 7 && step < 400; },
+           .validates = false,
+           .after =
+               [](Session& session) {
+                 session.optimizer().visit_state([](const optim::StatePart& part) {
+                   if (part.name == "step") CHECK(part.values.item() == 491);
+                 });
+               }});
+  CHECK(skipping.outcome.skipped == 10);
+  const std::vector<Json> lines = lines_of(skipping.metrics);
   const Json& step_500 = lines.at(500);  // counted from 0
   CHECK(step_500.at("learning_rate").get<double>() == doctest::Approx(1.08e-5).epsilon(1e-12));
   CHECK(step_500.at("skipped_steps") == 10);
@@ -341,32 +330,17 @@ TEST_CASE("trainer: rank 0's clock asks for a checkpoint between steps") {
 
 TEST_CASE("trainer: a run in which every step was skipped is an error") {
   const auto error_after = [](int64_t steps, int64_t overflowing) {
-    std::string error;
-    comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      PlacedOptions session_options = tiny_options();
-      session_options.fsdp.param_dtype = DType::kF16;
-      session_options.loss_scale = {.initial = 8, .rule = {}};
-      Session session = place_session(world, session_options);
-      session.initialise(models::from_scratch(3));
-      Progress progress(nullptr, -1, 1);
-      MetricsLog log;
-      BatchSource source = training(world);
-      source.get = [overflowing, all = source.get](int64_t step) {
-        Batch batch = all(step);
-        if (step < overflowing) batch.gradient_factor = INFINITY;
-        return batch;
-      };
-      const TrainerOptions options = {.steps = steps, .schedule = {.peak = 1e-3, .total = steps}};
-      Trainer trainer(session, options, progress, log);
-      error = test::error_of([&] { trainer.run(source, {}); });
-    });
-    return error;
+    return run(1, {.steps = steps, .schedule = {.peak = 1e-3, .total = steps}},
+               {.session = in_f16({.initial = 8, .rule = {}}),
+                .overflows = [=](int, int64_t step) { return step < overflowing; },
+                .validates = false})
+        .error;
   };
   CHECK(
       error_after(3, 3) ==
       "no step updated the model: gradients overflowed in all 3, the last time at a loss scale of "
       "2; lower train.loss_scale.initial or raise train.steps");
-  CHECK(error_after(3, 2) == "");
+  CHECK(error_after(3, 2).empty());
 }
 
 // The guide's run starts at a scale of 4; requirement S4.5: 4, 2, 1 after two overflows. fairseq
@@ -374,35 +348,16 @@ TEST_CASE("trainer: a run in which every step was skipped is an error") {
 // step.
 TEST_CASE(
     "trainer: fairseq's note of an overflow comes with its step, and every line has the scale") {
-  const test::TempFolder folder;
-  std::FILE* file = std::fopen((folder / "out").c_str(), "w");
-  comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    PlacedOptions session_options = tiny_options();
-    session_options.fsdp.param_dtype = DType::kF16;
-    session_options.loss_scale = {.initial = 4, .rule = {}};
-    Session session = place_session(world, session_options);
-    session.initialise(models::from_scratch(3));
-    RunOutput output(file);
-    Progress progress(&output, -1, 1);
-    MetricsLog log;
-    BatchSource source = training(world);
-    source.get = [all = source.get](int64_t step) {
-      Batch batch = all(step);
-      if (step == 1 || step == 3) batch.gradient_factor = INFINITY;
-      return batch;
-    };
-    Trainer(session,
-            {.steps = 4,
-             .log_every = 1,
-             .log_lines = &kFairseqLines,
-             .schedule = {.peak = 1e-3, .total = 4}},
-            progress, log)
-        .run(source, {});
-  });
-  std::fclose(file);
+  const Run scaled = run(1,
+                         {.steps = 4,
+                          .log_every = 1,
+                          .log_lines = &kFairseqLines,
+                          .schedule = {.peak = 1e-3, .total = 4}},
+                         {.session = in_f16({.initial = 4, .rule = {}}),
+                          .overflows = [](int, int64_t step) { return step == 1 || step == 3; },
+                          .validates = false});
   std::vector<std::string> said;
-  std::istringstream text(read_file(folder / "out"));
-  for (std::string line; std::getline(text, line);) {
+  for (const std::string& line : printed_lines(scaled)) {
     if (!line.starts_with("{")) {
       said.push_back(line);
     } else if (const Json json = Json::parse(line); json.contains("num_updates")) {
@@ -416,28 +371,11 @@ TEST_CASE(
 }
 
 TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a reason") {
-  std::string error;
-  comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    PlacedOptions session_options = tiny_options();
-    session_options.fsdp.param_dtype = DType::kF16;
-    session_options.loss_scale = {.initial = 8, .rule = {.minimum = 1}};
-    Session session = place_session(world, session_options);
-    session.initialise(models::from_scratch(3));
-    Progress progress(nullptr, -1, 1);
-    MetricsLog log;
-    BatchSource source = training(world);
-    source.get = [all = source.get](int64_t step) {
-      Batch batch = all(step);
-      batch.gradient_factor = INFINITY;
-      return batch;
-    };
-    Trainer trainer(session, {.steps = 50, .schedule = {.peak = 1e-3, .total = 50}}, progress, log);
-    try {
-      trainer.run(source, {});
-    } catch (const AgreedError& e) {
-      if (world.rank() == 0) error = e.what();
-    }
-  });
+  const std::string error = run(2, {.steps = 50, .schedule = {.peak = 1e-3, .total = 50}},
+                                {.session = in_f16({.initial = 8, .rule = {.minimum = 1}}),
+                                 .overflows = [](int, int64_t) { return true; },
+                                 .validates = false})
+                                .error;
   CHECK(test::contains(error,
                        "step 3: gradients overflow at a loss scale of 2, after 3 skipped steps, "
                        "and the next one would not be above train.loss_scale.minimum 1: "));
@@ -445,19 +383,10 @@ TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a re
 
 TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally long") {
   const auto loss_of = [&](int micro_steps, LossMean mean) {
-    double loss = 0;
-    comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      PlacedOptions options = tiny_options();
-      options.fsdp.micro_steps = micro_steps;
-      options.loss_mean = mean;
-      Session session = place_session(world, options);
-      session.initialise(models::from_scratch(3));
-      Progress progress(nullptr, -1, 1);
-      MetricsLog log;
-      Trainer trainer(session, {.steps = 9, .schedule = {.peak = 0.02, .total = 9}}, progress, log);
-      loss = trainer.run(training(world), {}).train_loss();
-    });
-    return loss;
+    Setup setup = {.validates = false};
+    setup.session.fsdp.micro_steps = micro_steps;
+    setup.session.loss_mean = mean;
+    return run(1, {.steps = 9, .schedule = {.peak = 0.02, .total = 9}}, setup).outcome.train_loss();
   };
   const double once = loss_of(1, LossMean::kTokens);
   CHECK(loss_of(2, LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));

@@ -36,7 +36,7 @@ TEST_CASE("rows of all ranks in order, tolerance of the case, f64 variant") {
       read_expected_results(fixture_path("fsdp/gpt2_fp32_w3"), {.dtype = DType::kF64});
   CHECK(!without_final.trajectories[0].final_parameters);
   REQUIRE(without_final.notes.size() == 1);
-  CHECK(contains(without_final.notes[0], "final_f64.safetensors is not there"));
+  CHECK(contains(without_final.notes[0], "final_f64.safetensors does not exist"));
 }
 
 TEST_CASE("options of a run that cannot be repeated are refused by name, unknown ones too") {

@@ -23,7 +23,6 @@
 
 #include "core/error.h"
 #include "core/io/hub_files.h"
-#include "tools/data/tokenizer/class_components.h"
 #include "tools/data/tokenizer/json_node.h"
 #include "tools/data/tokenizer/python_json.h"
 #include "tools/data/tokenizer/tokenizer_class.h"
@@ -78,6 +77,62 @@ Json read_in_order(const fs::path& file) {
     JsonNode(keys, file.string()).fail("expected an object, got {}", keys.type_name());
   }
   return keys;
+}
+
+void set_prefix(Json& component, bool value, bool nested) {
+  if (!component.is_object()) return;
+  const std::string type = component.value("type", "");
+  if (type == "ByteLevel" && component.contains("add_prefix_space")) {
+    component["add_prefix_space"] = value;
+  }
+  if (type != "Sequence" || !nested || !component.contains("pretokenizers")) return;
+  for (Json& child : component["pretokenizers"]) set_prefix(child, value, nested);
+}
+
+// Each returns what is other in the components of the tokenizer.json now, as text; "": nothing.
+// add_prefix_space of the pre-tokenizer ByteLevel; `nested`: also within a Sequence.
+std::string set_prefix_space(Json& tokenizer, bool value, bool nested) {
+  if (!tokenizer.contains("pre_tokenizer")) return "";
+  Json changed = tokenizer["pre_tokenizer"];
+  set_prefix(changed, value, nested);
+  if (changed == tokenizer["pre_tokenizer"]) return "";
+  tokenizer["pre_tokenizer"] = changed;
+  return changed.dump();
+}
+
+// Normalizer, pre-tokenizer and decoder as the converter of a tokenizer.model makes them.
+std::string convert_components(Json& tokenizer, bool prefix, bool legacy) {
+  Json normalizer, pre_tokenizer;
+  const Json space = {{"String", " "}}, blank = {{"String", "\u2581"}};
+  if (legacy) {
+    Json steps = Json::array();
+    if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", "\u2581"}});
+    steps.push_back({{"type", "Replace"}, {"pattern", space}, {"content", "\u2581"}});
+    normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
+  } else {
+    pre_tokenizer = {{"type", "Metaspace"},
+                     {"replacement", "\u2581"},
+                     {"prepend_scheme", prefix ? "first" : "never"},
+                     {"split", false}};
+  }
+  Json decoders = Json::array();
+  decoders.push_back({{"type", "Replace"}, {"pattern", blank}, {"content", " "}});
+  decoders.push_back({{"type", "ByteFallback"}});
+  decoders.push_back({{"type", "Fuse"}});
+  if (prefix) {
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  const Json decoder = {{"type", "Sequence"}, {"decoders", decoders}};
+  std::string out;
+  for (const auto& [key, component] :
+       {std::pair<const char*, const Json*>("normalizer", &normalizer),
+        {"pre_tokenizer", &pre_tokenizer},
+        {"decoder", &decoder}}) {
+    Json& old = tokenizer[key];
+    if (old != *component) out += key + component->dump();
+    old = *component;
+  }
+  return out;
 }
 
 class Reader {

@@ -25,4 +25,9 @@ class Decoder {
   bool given_ = false;
 };
 
+// clean_up_tokenization_spaces of transformers (class_rules.h): " ." to ".", " n't" to "n't", ...
+std::string clean_up_spaces(std::string text);
+// Whether more text behind it may change the end of a text that was cleaned up.
+bool may_be_cleaned_up(std::string_view text);
+
 }  // namespace fsdp::data

@@ -11,19 +11,19 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/io/config_keys.h"
 #include "core/io/file.h"
+#include "core/io/hub_files.h"
+#include "core/io/json.h"
 #include "core/rng.h"
 #include "tools/data/tokenizer/added_tokens.h"
 #include "tools/data/tokenizer/bpe.h"
 #include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/class_rules.h"
-#include "tools/data/tokenizer/clean_up.h"
 #include "tools/data/tokenizer/decoder.h"
-#include "tools/data/tokenizer/end_of_text.h"
 #include "tools/data/tokenizer/json_node.h"
 #include "tools/data/tokenizer/normalizer.h"
 #include "tools/data/tokenizer/pre_tokenizer.h"
-#include "tools/data/tokenizer/special_frame.h"
 #include "tools/data/tokenizer/utf8.h"
 #include "tools/data/tokenizer/vocabulary_files.h"
 
@@ -43,6 +43,91 @@ std::string describe(const ClassRules& rules, const std::vector<AddedToken>& cha
                        t.normalized, t.special);
   }
   return out;
+}
+
+// What is put before and after the ids of a text: by the post-processor of a tokenizer.json
+// (TemplateProcessing for a single text; ByteLevel adds nothing). Classes of transformers may do it
+// in its place (class_rules.h).
+struct SpecialFrame {
+  std::vector<int32_t> before, after;
+};
+
+std::vector<int32_t> ids_of_special(const JsonNode& tokens, const std::string& name,
+                                    int64_t vocab_size) {
+  tokens.at(name).check_keys({"ids"}, "template token");
+  const JsonNode ids = tokens.at(name).at("ids");
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    out.push_back(static_cast<int32_t>(ids.item(i).integer(0, vocab_size - 1)));
+  }
+  return out;
+}
+
+void read_template(const JsonNode& node, int64_t vocab_size, SpecialFrame& frame) {
+  node.check_keys({"type", "single", "special_tokens"}, "post_processor TemplateProcessing");
+  const JsonNode list = node.at("single");
+  SpecialFrame around;
+  bool text_seen = false;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const JsonNode piece = list.item(i);
+    piece.check_keys({"Sequence", "SpecialToken"});
+    const JsonNode named = piece.at(piece.has("Sequence") ? "Sequence" : "SpecialToken");
+    named.check_keys({"id"}, "template piece");
+    if (piece.has("Sequence")) {
+      if (text_seen || named.text("id") != "A") {
+        piece.fail("expected the text A, once");
+      }
+      text_seen = true;
+      continue;
+    }
+    const std::string name = named.text("id");
+    const auto ids = ids_of_special(node.at("special_tokens"), name, vocab_size);
+    std::vector<int32_t>& to = text_seen ? around.after : around.before;
+    to.insert(to.end(), ids.begin(), ids.end());
+  }
+  if (!text_seen) list.fail("expected the text A, once");
+  frame.before.insert(frame.before.begin(), around.before.begin(), around.before.end());
+  frame.after.insert(frame.after.end(), around.after.begin(), around.after.end());
+}
+
+void read_frame(const JsonNode& node, int64_t vocab_size, SpecialFrame& frame) {
+  const std::string type = node.text("type");
+  if (type == "TemplateProcessing") {
+    read_template(node, vocab_size, frame);
+  } else if (type == "ByteLevel") {
+    node.check_keys({"type"}, "post_processor ByteLevel");
+  } else if (type == "Sequence") {
+    node.check_keys({"type", "processors"});
+    const JsonNode list = node.at("processors");
+    for (size_t i = 0; i < list.size(); ++i) read_frame(list.item(i), vocab_size, frame);
+  } else {
+    node.fail_unknown_type("TemplateProcessing, ByteLevel, Sequence");
+  }
+}
+
+SpecialFrame read_special_frame(const JsonNode& post_processor, int64_t vocab_size) {
+  SpecialFrame out;
+  read_frame(post_processor, vocab_size, out);
+  return out;
+}
+
+int32_t end_id(const std::filesystem::path& config) {
+  if (!is_named(config)) return -1;
+  const Json json = read_json_file(config);
+  return static_cast<int32_t>(ConfigKeys(json, config.string()).token("eos_token_id"));
+}
+
+// The token that closes a document where no eos_token says it (class_rules.h): eos_token_id of the
+// config.json in `folder` (the first of several; an empty folder has no files); without it the
+// added token with one of the usual names. Ids that the vocabulary lacks are passed over. -1: none.
+int32_t find_end_of_text(const std::filesystem::path& folder, const AddedTokens& added,
+                         const Bpe& model) {
+  const int32_t configured = folder.empty() ? -1 : end_id(folder / "config.json");
+  if (added.find(configured) || model.content_of(configured)) return configured;
+  for (const char* content : {"<|endoftext|>", "</s>", "<|end_of_text|>"}) {
+    if (const AddedToken* token = added.find(std::string_view(content))) return token->id;
+  }
+  return -1;
 }
 
 }  // namespace

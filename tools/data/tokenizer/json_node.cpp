@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
-#include "tools/data/tokenizer/ignored_keys.h"
+#include "core/io/config_keys.h"
 
 namespace fsdp::data {
+
+const Json& ignored_keys_json();  // ignored_keys.json
 
 bool JsonNode::has(std::string_view key) const {
   expect(value_->is_object(), "an object");
@@ -67,6 +69,11 @@ void JsonNode::check_keys(std::initializer_list<std::string_view> known,
       fail("unknown key \"{}\"; expected {}", key, fmt::join(known, ", "));
     }
   }
+}
+
+bool is_ignored(std::string_view component, std::string_view key) {
+  const Json* const lists = ignored_keys_json().find(component);
+  return lists && is_listed(*lists, key);
 }
 
 void JsonNode::fail_unknown_type(std::string_view known) const {

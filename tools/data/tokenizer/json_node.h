@@ -36,8 +36,8 @@ class JsonNode {
   bool flag(std::string_view key) const { return at(key).flag(); }
   bool flag(std::string_view key, bool absent) const { return has(key) ? flag(key) : absent; }
 
-  // Error for a key that is neither in the list nor ignored (ignored_keys.h) in the component of
-  // this name: it may mean something that is not done.
+  // Error for a key that is neither in the list nor ignored in the component of this name: it may
+  // mean something that is not done.
   void check_keys(std::initializer_list<std::string_view> known,
                   std::string_view component = "") const;
   // Error that names the value of key `type`, for a component that nobody knows.
@@ -52,5 +52,10 @@ class JsonNode {
   std::string file_;
   std::string path_;
 };
+
+// Keys of a tokenizer.json and of a tokenizer_config.json that change no token and no text, by
+// component and reason: ignored_keys.json. Every other key that tokenizers and transformers know is
+// read, or refused by its name (tests/tools/data/tokenizer/ignored_keys_test.cpp walks them all).
+bool is_ignored(std::string_view component, std::string_view key);
 
 }  // namespace fsdp::data

@@ -1,6 +1,6 @@
 // Regular expressions of tokenizer.json files: written for Oniguruma, run by PCRE2.
-// Read next: regex_translation.h (what is rewritten, what is refused). Not here: what is done with
-// matches (pre_tokenizer.h).
+// What is rewritten and what is refused: regex.cpp ([Note: translation]). Not here: what is done
+// with matches (pre_tokenizer.h).
 #pragma once
 
 #include <cstddef>
@@ -32,5 +32,8 @@ class Regex {
   struct Compiled;
   std::unique_ptr<Compiled> compiled_;
 };
+
+// The pattern for PCRE2. Error that quotes the pattern and names what is not supported.
+std::string translate_regex(std::string_view oniguruma_pattern);
 
 }  // namespace fsdp::data

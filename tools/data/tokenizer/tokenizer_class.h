@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/io/json.h"
 
 namespace fsdp::data {
 
-// The members after the name are what the class takes where no file has the key; "": none.
+// A row of tokenizer_classes.json, which lasts as long as the program. The members after the name
+// are what the class takes where no file has the key; "": none.
 struct TokenizerClass {
   std::string_view name;  // without "Fast"
   std::string_view bos = "", eos = "", unk = "", pad = "";
@@ -26,7 +28,7 @@ struct TokenizerClass {
   bool infills = false;           // prefix_token, middle_token, suffix_token, eot_token are special
   bool refuses_begin = false;     // add_bos_token: true is an error
   bool keeps_no_padding = false;  // "padding" of the tokenizer.json names no pad_token
-  std::string_view model_types = "";  // of config.json, with spaces between them
+  std::vector<std::string> model_types = {};  // of config.json
 };
 
 std::span<const TokenizerClass> tokenizer_classes();  // PreTrainedTokenizer is the first

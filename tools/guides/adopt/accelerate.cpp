@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "tools/guides/adopt/deepspeed_keys.h"
+#include "tools/guides/adopt/deepspeed.h"
 #include "tools/guides/adopt/fsdp_keys.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/guides/adopt/read_tree.h"
 
 namespace fsdp::adopt {
-namespace {
 
-const char* const kLaunch = "mpirun or srun starts the ranks and connects them";
+const Json& accelerate_json();  // tables/accelerate.json
+
+namespace {
 
 void take_machines(const Given& given, Adoption& adoption) {
   if (given.whole() < 1) given.fail("an integer from 1");
@@ -22,63 +23,7 @@ void take_machines(const Given& given, Adoption& adoption) {
   adoption.leave(given, "mpirun --host or srun -N says which machines");
 }
 
-std::vector<Rule> top_rules() {
-  return {
-      {"compute_environment",
-       [](const Given& given, Adoption& adoption) {
-         if (given.one() != "LOCAL_MACHINE") given.fail("LOCAL_MACHINE");
-         adoption.leave(given, kLaunch);
-       }},
-      {"distributed_type", together},
-      {"mixed_precision", together},
-      {"num_processes",
-       [](const Given& given, Adoption& adoption) { adoption.set_ranks(given.whole(), given); }},
-      {"num_machines", take_machines},
-      {"machine_rank", leave(kLaunch)},
-      {"main_process_ip", leave(kLaunch)},
-      {"main_process_port", leave(kLaunch)},
-      {"rdzv_backend", leave(kLaunch)},
-      {"same_network", leave(kLaunch)},
-      {"mpirun_config.*", leave(kLaunch)},
-      {"main_training_function", leave("the program is fsdp train")},
-      {"debug", same("fsdp train compares what ranks do at the start, always")},
-      {"use_cpu", on_to("runtime.backend", "cpu")},
-      {"gpu_ids", leave("CUDA_VISIBLE_DEVICES says which GPUs are used")},
-      {"enable_cpu_affinity", leave("mpirun --bind-to does that")},
-      {"dynamo_config.*", leave("there is no graph compiler: kernels are fused by hand")},
-      {"dynamo_backend", leave("there is no graph compiler: kernels are fused by hand")},
-      {"fp8_config.*", refuse("there is no 8-bit compute here")},
-      {"downcast_bf16", leave("of TPUs")},
-      {"tpu_*", leave("there are no TPUs here")},
-      {"command_file", leave("of TPUs")},
-      {"commands", leave("of TPUs")},
-      {"megatron_lm_config.*", refuse("there is no tensor or pipeline parallelism here")},
-      {"tp_config.*", refuse("there is no tensor parallelism here")},
-      {"ipex_config.*", leave("oneDNN computes on the CPU")},
-      {"fsdp_config.sharding_strategy", together},
-      {"fsdp_config.reshard_after_forward", together},
-      {"fsdp_config.auto_wrap_policy", together},
-      {"fsdp_config.transformer_layer_cls_to_wrap", together},
-      {"fsdp_config.min_num_params", together},
-      {"fsdp_config.offload_params", on_to("fsdp.offload", "all")},
-  };
-}
-
 const std::string kMesh = "parallelism_config.";
-
-std::vector<Rule> mesh_rules() {
-  const auto key = [](const char* name) { return kMesh + name; };
-  const char* const kSequence = "there is no context or sequence parallelism here";
-  return {
-      {key("dp_replicate_size"), together},
-      {key("dp_shard_size"), together},
-      {key("tp_size"), one_rank("there is no tensor parallelism here")},
-      {key("cp_size"), one_rank(kSequence)},
-      {key("sp_size"), one_rank(kSequence)},
-      {key("cp_*"), leave("no effect with cp_size 1")},
-      {key("sp_*"), leave("no effect with sp_size 1")},
-  };
-}
 
 // Without prefixes that say nothing.
 std::string key_name(const std::string& key) {
@@ -86,30 +31,9 @@ std::string key_name(const std::string& key) {
   return key.starts_with(prefixed) ? kMesh + key.substr(prefixed.size()) : fsdp_key_name(key);
 }
 
-// Its DeepSpeed section: a file of DeepSpeed's own, or some of the keys in other words.
-std::vector<Rule> deepspeed_rules() {
-  const auto key = [](const char* name) { return std::string("deepspeed_config.") + name; };
-  return {
-      {key("deepspeed_config_file"),
-       [](const Given& given, Adoption&) {
-         given.refuse("the settings are there: fsdp adopt deepspeed " + given.text());
-       }},
-      {key("zero_stage"), take_zero_stage},
-      {key("gradient_accumulation_steps"), count_to("train.micro_steps")},
-      {key("gradient_clipping"), to("train.clip_norm")},
-      {key("offload_optimizer_device"), take_offload},
-      {key("offload_param_device"), take_offload},
-      {key("offload_optimizer_nvme_path"), leave("see its device")},
-      {key("offload_param_nvme_path"), leave("see its device")},
-      {key("zero3_init_flag"), same("a rank makes or reads its own shard, always")},
-      {key("zero3_save_16bit_model"), same("the saved model is whole; train.save_dtype: bf16")},
-      {key("deepspeed_multinode_launcher"), leave(kLaunch)},
-      {key("deepspeed_hostfile"), leave(kLaunch)},
-      {key("deepspeed_exclusion_filter"), leave("mpirun --host or srun -x says which machines")},
-      {key("deepspeed_inclusion_filter"), leave("mpirun --host or srun -w says which machines")},
-      {key("deepspeed_moe_layer_cls_names"),
-       refuse("there is no expert parallelism here: expected none")},
-  };
+// Its DeepSpeed section names a file of DeepSpeed's own, or has some of the keys in other words.
+void take_deepspeed_file(const Given& given, Adoption&) {
+  given.refuse("the settings are there: fsdp adopt deepspeed " + given.text());
 }
 
 // Ranks that share a model, and copies of such groups. Returns whether it says the strategy.
@@ -170,8 +94,13 @@ std::vector<Ignored> ignored_sections(const std::string& type) {
 
 const Program& accelerate_program() {
   static const Program program = [] {
-    Program made = program_of("accelerate", "accelerate",
-                              {top_rules(), fsdp_rules(), mesh_rules(), deepspeed_rules()});
+    Program made =
+        program_of("accelerate", "accelerate",
+                   {rules_of(accelerate_json()["rules"], {{"machines", take_machines},
+                                                          {"file", take_deepspeed_file},
+                                                          {"offload", take_offload},
+                                                          {"zero_stage", take_zero_stage}}),
+                    fsdp_rules()});
     made.name_of = key_name;
     return made;
   }();

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "core/io/json.h"
 #include "tools/config/config.h"
 #include "tools/config/key_values.h"
 
@@ -144,6 +143,12 @@ void Adoption::set_default(const std::string& key, const std::string& value,
                            const std::string& origin) {
   if (!typed_for(key).empty()) return;
   keys_.emplace(key, Value{.text = value, .origin = origin, .place = program_});
+}
+
+void Adoption::set_defaults(const Json& by_origin) {
+  for (const auto& [origin, keys] : by_origin.items()) {
+    for (const auto& [key, value] : keys.items()) set_default(key, value.text(), origin);
+  }
 }
 
 std::string Adoption::value_of(const std::string& our_key) const {

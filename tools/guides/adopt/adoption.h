@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/io/json.h"
 #include "tools/guides/adopt/given.h"
 
 namespace fsdp::adopt {
@@ -45,6 +46,7 @@ class Adoption {
                 const Given& origin);
   // Where nothing foreign gave the key: their default, where it is not ours.
   void set_default(const std::string& key, const std::string& value, const std::string& origin);
+  void set_defaults(const Json& by_origin);  // {"in the script": {"train.seed": "42"}}
   // What a foreign value gave one of our keys; "" when none did.
   std::string value_of(const std::string& our_key) const;
 

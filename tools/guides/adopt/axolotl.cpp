@@ -1,21 +1,143 @@
-// axolotl's YAML: the keys that are read together. Each by itself: axolotl_keys.h.
+// axolotl's YAML: what is done with its keys, each by itself (tables/axolotl.json) or together.
 // Contract: tools/guides/adopt/programs.h.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "tools/data/text_format.h"
-#include "tools/guides/adopt/axolotl_keys.h"
 #include "tools/guides/adopt/fsdp_keys.h"
 #include "tools/guides/adopt/hugging_face_keys.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/guides/adopt/read_tree.h"
 
 namespace fsdp::adopt {
+
+const Json& axolotl_json();  // tables/axolotl.json
+
 namespace {
 
 const std::string kDefault = "axolotl's default";
+constexpr char kChats[] =
+    "rows of chats are not trained here: expected the type alpaca or completion";
+constexpr char kFused[] = "there is no choice of kernels: they are fused by hand";
+
+// ---------------------------------------------------------------------------- a key by itself
+
+void take_type(const Given& given, Adoption& adoption) {
+  const std::string& type = given.one();
+  const bool alpaca = type == "alpaca";
+  if (!alpaca && type != "completion") given.refuse(kChats);
+  if (alpaca) adoption.set("data.template", "axolotl_alpaca", given);
+  const bool whole = !alpaca || adoption.is_on("train_on_inputs");
+  adoption.set("data.objective", whole ? "lm" : "sft", given);
+  if (whole)
+    adoption.set("data.pack", "examples", given,
+                 alpaca ? "" : "a longer row is cut; there its rest is a row, too");
+}
+
+void take_split(const Given& given, Adoption& adoption) {
+  if (given.one().find('[') != std::string::npos) {
+    given.refuse("a part of a data set is data.subset here: expected a split without [ ]");
+  }
+  adoption.leave(given, "a file is one split");
+}
+
+// Only the end of a text is trained.
+void take_end(const Given& given, Adoption& adoption) {
+  adoption.leave(given, "the tokenizer's folder says it");
+  adoption.warn(given.origin() +
+                " is not taken over: a text ends here as the tokenizer's folder says; where that "
+                "is another token, change eos_token in its tokenizer_config.json");
+}
+
+void take_adapter(const Given& given, Adoption& adoption) {
+  if (given.one() == "qlora") given.refuse("weights have 16 or 32 bits here: expected lora");
+  if (!is_off(given) && given.one() != "lora") given.fail("lora, or none");
+  adoption.leave(given, is_off(given) ? "all parameters are trained" : "lora.r says it");
+}
+
+void take_targets(const Given& given, Adoption& adoption) {
+  const bool pattern =
+      !given.is_list && given.one().find_first_of("[](){}|\\*+?^$") != std::string::npos;
+  if (pattern) given.refuse("a pattern: expected names of layers, or lora_target_linear");
+  if (adoption.is_on("lora_target_linear"))
+    return adoption.leave(given, "lora_target_linear takes them all");
+  adoption.set_list("lora.targets", given.values, given);
+}
+
+void take_recompute(const Given& given, Adoption& adoption) {
+  const bool offloads = given.one() == "offload" || is_on(adoption.find("activation_offloading"));
+  if (given.one() == "offload_disk") given.refuse("what recompute keeps waits on the host alone");
+  if (is_off(given)) return adoption.off(given);
+  if (given.one() != "offload") given.truth();
+  adoption.set("train.recompute.mode", offloads ? "offload" : "full", given);
+}
+
+void take_offloading(const Given& given, Adoption& adoption) {
+  if (is_off(given)) return adoption.off(given);
+  if (given.one() == "disk") given.refuse("what recompute keeps waits on the host alone");
+  adoption.set("train.recompute.mode", "offload", given);
+}
+
+void take_tf32(const Given& given, Adoption& adoption) {
+  const bool automatic = given.one() == "auto";
+  adoption.set("runtime.tf32", !automatic && given.truth() ? "true" : "false", given);
+}
+
+// Of rows of a rank. With gradient_accumulation_steps beside it, it says nothing more.
+void take_batch(const Given& given, Adoption& adoption) {
+  const Given* rows = adoption.find("per_device_train_batch_size");
+  if (adoption.find("gradient_accumulation_steps"))
+    return adoption.leave(given, "gradient_accumulation_steps says it");
+  const int64_t pass = rows ? rows->whole() : 1;
+  if (pass < 1 || given.whole() < pass) given.fail("at least micro_batch_size");
+  adoption.set("train.micro_steps", std::to_string(given.whole() / pass), given,
+               fmt::format("of {} rows", pass));
+}
+
+void take_plugins(const Given& given, Adoption& adoption) {
+  constexpr std::array kFaster = {"liger", "cut_cross_entropy", "swanlab", "kernels", "lm_eval"};
+  for (const std::string& plugin : given.values) {
+    const bool known = std::any_of(kFaster.begin(), kFaster.end(), [&](const char* name) {
+      return plugin.find(std::string(".") + name + ".") != std::string::npos;
+    });
+    if (!known) given.refuse("the plugin " + plugin + " changes how a model is trained");
+  }
+  adoption.leave(given, kFused);
+}
+
+void take_ranks_of_shards(const Given& given, Adoption& adoption) {
+  if (given.whole() > 1)
+    adoption.set_ranks(given.whole(), given);
+  else
+    adoption.off(given);
+}
+
+const Takes kOwn = {{"type", take_type},
+                    {"split", take_split},
+                    {"end", take_end},
+                    {"adapter", take_adapter},
+                    {"targets", take_targets},
+                    {"recompute", take_recompute},
+                    {"offloading", take_offloading},
+                    {"tf32", take_tf32},
+                    {"batch", take_batch},
+                    {"plugins", take_plugins},
+                    {"ranks_of_shards", take_ranks_of_shards}};
+
+// What axolotl hands on to transformers' Trainer under the same name.
+std::vector<Rule> shared_rules() {
+  const Json& names = axolotl_json()["shared"];
+  std::vector<Rule> rules = trainer_rules();
+  std::erase_if(rules, [&](const Rule& rule) {
+    return std::find(names.begin(), names.end(), Json(rule.name)) == names.end();
+  });
+  return rules;
+}
+
+// ---------------------------------------------------------------------------- keys together
 
 // A file beside the YAML where only that is there.
 std::string found(const std::string& path, const std::filesystem::path& beside) {
@@ -251,20 +373,16 @@ void take_together(Adoption& adoption, const std::filesystem::path& beside) {
   take_sharding(adoption);
   take_precision(adoption, is_sharded(adoption));
   warn_of_deepspeed(adoption);
-  for (const auto& [key, value] : {std::pair{"train.rows_per_pass", "1"},
-                                   {"train.optimizer.weight_decay", "0"},
-                                   {"train.optimizer.beta2", "0.999"},
-                                   {"train.loss_mean", "ranks"},
-                                   {"data.sequence_length", "512"}}) {
-    adoption.set_default(key, value, kDefault);
-  }
+  adoption.set_defaults(axolotl_json()["defaults"]);
 }
 
 }  // namespace
 
 const Program& axolotl_program() {
   static const Program program = [] {
-    Program made = program_of("axolotl", "axolotl", {axolotl_rules()});
+    Program made = program_of(
+        "axolotl", "axolotl",
+        {rules_of(axolotl_json()["rules"], kOwn), shared_rules(), schedule_rules(), fsdp_rules()});
     made.name_of = name_of;
     return made;
   }();

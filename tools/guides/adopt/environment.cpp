@@ -11,6 +11,9 @@
 #include "tools/guides/adopt/programs.h"
 
 namespace fsdp::adopt {
+
+const Json& environment_json();  // tables/environment.json
+
 namespace {
 
 // What the programs for several GPUs take where a name is not set: those that train BLOOM, and
@@ -69,7 +72,7 @@ constexpr char kLength[] = "512";
 
 // Of the guide's own model it is the tokenizer alone.
 void take_model(const Given& given, Adoption& adoption) {
-  if (!has_own_model(adoption)) return model_folder()(given, adoption);
+  if (!has_own_model(adoption)) return model_folder(given, adoption);
   adoption.set("data.tokenizer", given.one(), given, "the programs take its tokenizer");
 }
 
@@ -82,63 +85,15 @@ void take_max_length(const Given& given, Adoption& adoption) {
                  mistake + " (--literal)");
 }
 
-// What the guides' programs read.
+// What the guides' programs read, before what their scripts set for others.
 std::vector<Rule> read_rules() {
-  return {
-      {"MODEL_NAME", take_model},
-      {"NUM_EPOCHS", whole_to("train.epochs")},
-      {"LEARNING_RATE", to("train.lr")},
-      {"WEIGHT_DECAY", to("train.optimizer.weight_decay")},
-      {"TRAIN_SIZE", whole_to("data.subset.n")},
-      {"EVAL_SIZE", whole_to("data.validation_subset.n")},
-      {"MAX_LENGTH", take_max_length},
-      {"SEQ_LENGTH", whole_to("data.sequence_length")},
-      {"FP16", together},
-      {"BF16", together},
-      {"BATCH_SIZE", together},
-      {"PER_DEVICE_BATCH_SIZE", together},
-      {"GRAD_ACC", together},
-      {"GRAD_ACC_STEPS", together},
-      {"VOCAB_SIZE", leave("the programs take the tokenizer's, and so does model.vocab_size: 0")},
-      {"HIDDEN_SIZE", whole_to("model.hidden_size")},
-      {"NUM_LAYERS", whole_to("model.layers")},
-      {"NUM_HEADS", whole_to("model.heads")},
-      {"FF_DIM", whole_to("model.ffn")},
-      {"EXPERIMENT_NAME", to("runtime.name")},
-  };
-}
-
-// What their scripts set for others.
-std::vector<Rule> other_rules() {
-  const auto log = leave("metrics.jsonl, metrics.json and a table lie in the run directory");
-  const auto cache = leave("nothing is downloaded: model.path and data.train name what is there");
-  const auto connect = leave("mpirun or srun starts the ranks and connects them");
-  const auto library = leave("NCCL reads it itself: export it before mpirun");
-  return {
-      {"OUTPUT_DIR", leave("a run directory is made: runs/<name>-<time>, runtime.run_dir")},
-      {"LOG_DIR", log},
-      {"EXPERIMENT", log},
-      {"WANDB_*", log},
-      {"CONDA_ENV", leave("of the cluster's job")},
-      {"HF_*", cache},
-      {"TRANSFORMERS_CACHE", cache},
-      {"TORCH_HOME", cache},
-      {"XDG_CACHE_HOME", cache},
-      {"TOKENIZERS_PARALLELISM", leave("texts become tokens once, on threads of their own")},
-      {"MASTER_ADDR", connect},
-      {"MASTER_PORT", connect},
-      {"NODE_RANK", connect},
-      {"TORCH_NCCL_*", leave("of PyTorch; runtime.timeout_s, runtime.heartbeat_s")},
-      {"NCCL_*", library},
-      {"WORLD_SIZE",
-       [](const Given& given, Adoption& adoption) { adoption.set_ranks(given.whole(), given); }},
-      {"OMP_NUM_THREADS", whole_to("runtime.threads")},
-  };
+  return rules_of(environment_json()["read"],
+                  {{"model", take_model}, {"max_length", take_max_length}});
 }
 
 const Program& environment_program() {
-  static const Program program =
-      program_of("env", "the guides' variables", {read_rules(), other_rules()});
+  static const Program program = program_of("env", "the guides' variables",
+                                            {read_rules(), rules_of(environment_json()["others"])});
   return program;
 }
 

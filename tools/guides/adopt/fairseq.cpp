@@ -13,14 +13,10 @@
 #include "tools/guides/adopt/read_arguments.h"
 
 namespace fsdp::adopt {
-namespace {
 
-Take expect(const std::string& value, const std::string& remark) {
-  return [value, remark](const Given& given, Adoption& adoption) {
-    if (given.one() != value) given.fail(value);
-    adoption.leave(given, remark);
-  };
-}
+const Json& fairseq_json();  // tables/fairseq.json
+
+namespace {
 
 // fairseq writes these as lists, "[0.0001]": a value for each epoch, the last one for all others.
 Take first_to(const std::string& our_key, bool count) {
@@ -156,101 +152,23 @@ void take_checkpointing(const Given& given, Adoption& adoption) {
       given, adoption);
 }
 
-std::vector<Rule> training_rules() {
-  return {
-      {"DATA", take_data},
-      {"--arch", take_arch},
-      {"--tokens-per-sample", whole_to("data.sequence_length")},
-      {"--sample-break-mode", take_break_mode},
-      flag("--pad-to-fixed-length", on_to("data.pad_to", "length")),
-      flag("--skip-invalid-size-inputs-valid-test", take_invalid_sizes),
-      {"--max-target-positions", whole_to("model.max_positions")},
-      {"--batch-size", together},
-      {"--max-tokens", together},
-      {"--required-batch-size-multiple", together},
-      {"--update-freq", first_to("train.micro_steps", true)},
-      {"--max-update", together},
-      {"--max-epoch", together},
-      {"--seed", whole_to("train.seed")},
-      {"--dropout", together},
-      {"--attention-dropout", together},
-      flag("--share-decoder-input-output-embed", on_to("model.tie_embeddings", "true")),
-      {"--log-interval", whole_to("train.log_every")},
-      {"--log-format", take_log_format},
-      flag("--no-save", on_to("train.save", "false")),
-      {"--save-interval-updates", whole_to("checkpoint.every")},
-      {"--keep-interval-updates", whole_to("checkpoint.keep")},
-      {"--validate-interval-updates", whole_to("train.eval_every")},
-      flag("--fp16", together),
-      flag("--bf16", together),
-      {"--fp16-init-scale", to("train.loss_scale.initial")},
-      {"--fp16-scale-window", whole_to("train.loss_scale.interval")},
-      {"--fp16-scale-tolerance", to("train.loss_scale.tolerance")},
-      {"--min-loss-scale", to("train.loss_scale.minimum")},
-      {"--threshold-loss-scale", to("train.loss_scale.floor")},
-      {"--ddp-backend", take_backend},
-      flag("--no-reshard-after-forward", on_to("fsdp.reshard_after_forward", "false")),
-      flag("--fp32-reduce-scatter", on_to("train.reduce_dtype", "f32")),
-      flag("--checkpoint-activations", take_checkpointing),
-      flag("--offload-activations", on_to("train.recompute.mode", "offload")),
-      {"--min-params-to-wrap", together},
-      flag("--cpu-offload", together),
-      {"--distributed-world-size",
-       [](const Given& given, Adoption& adoption) { adoption.set_ranks(given.whole(), given); }},
-  };
-}
-
-std::vector<Rule> optimizer_rules() {
-  return {
-      {"--lr", first_to("train.lr", false)},
-      {"--lr-scheduler", take_schedule},
-      {"--warmup-updates", whole_to("train.schedule.warmup")},
-      {"--warmup-init-lr", take_warmup_start},
-      {"--total-num-update", whole_to("train.schedule.total")},
-      {"--end-learning-rate", to("train.schedule.min_lr")},
-      {"--power", to("train.schedule.power")},
-      {"--zero-lr-warmup-steps", whole_to("train.schedule.zero_warmup")},
-      {"--optimizer", take_optimizer},
-      {"--adam-betas", take_betas},
-      {"--adam-eps", to("train.optimizer.epsilon")},
-      {"--momentum", to("train.optimizer.momentum")},
-      {"--adamax-betas", take_betas},
-      {"--adamax-eps", to("train.optimizer.epsilon")},
-      {"--adadelta-rho", to("train.optimizer.rho")},
-      {"--adadelta-eps", to("train.optimizer.epsilon")},
-      {"--weight-decay", take_weight_decay},
-      {"--clip-norm", to("train.clip_norm")},
-  };
-}
-
-std::vector<Rule> other_rules() {
-  const std::string folder = "a run directory is made: runs/<name>-<time>, runtime.run_dir";
-  const std::string masters =
-      "master weights are sharded, and f32 unless train.master_dtype says otherwise";
-  const std::string launch = "mpirun or srun starts the ranks and connects them";
-  return {
-      {"--task", expect("language_modeling", "fsdp train has no other task")},
-      {"--criterion", expect("cross_entropy", "fsdp train has no other loss")},
-      flag("--use-sharded-state",
-           same("a checkpoint is always sharded and is read on any number of ranks")),
-      flag("--memory-efficient-fp16", leave(masters)),
-      flag("--memory-efficient-bf16", leave(masters)),
-      flag("--no-progress-bar", leave("nothing moves in a log")),
-      {"--tensorboard-logdir", leave("metrics.jsonl lies in the run directory")},
-      {"--save-dir", leave(folder)},
-      {"--restore-file", leave("fsdp train --resume")},
-      flag("--no-epoch-checkpoints", leave("checkpoints are counted in steps: checkpoint.every")),
-      flag("--no-last-checkpoints", leave("checkpoint.every, checkpoint.keep")),
-      flag("--disable-validation", leave("data.validation is not set")),
-      {"--num-workers", leave("data.prefetch: a thread makes batches ahead of the steps")},
-      {"--distributed-port", leave(launch)},
-      {"--distributed-init-method", leave(launch)},
-  };
-}
-
 const Program& fairseq_program() {
+  static const Takes own = {{"arch", take_arch},
+                            {"backend", take_backend},
+                            {"betas", take_betas},
+                            {"break_mode", take_break_mode},
+                            {"checkpointing", take_checkpointing},
+                            {"data", take_data},
+                            {"invalid_sizes", take_invalid_sizes},
+                            {"log_format", take_log_format},
+                            {"optimizer", take_optimizer},
+                            {"rates", first_to("train.lr", false)},
+                            {"schedule", take_schedule},
+                            {"update_freq", first_to("train.micro_steps", true)},
+                            {"warmup_start", take_warmup_start},
+                            {"weight_decay", take_weight_decay}};
   static const Program program =
-      program_of("fairseq", "fairseq-train", {training_rules(), optimizer_rules(), other_rules()});
+      program_of("fairseq", "fairseq-train", {rules_of(fairseq_json()["rules"], own)});
   return program;
 }
 
@@ -353,15 +271,7 @@ void take_wrap(Adoption& adoption) {
 
 void set_defaults(Adoption& adoption) {
   const std::string origin = "fairseq's default";
-  for (const auto& [key, value] : {std::pair{"train.clip_norm", "0"},
-                                   {"train.seed", "1"},
-                                   {"train.log_every", "100"},
-                                   {"data.sequence_length", "1024"},
-                                   {"train.schedule.kind", "constant"},
-                                   {"train.optimizer.weight_decay", "0"},
-                                   {"fsdp.strategy", "no_shard"}}) {
-    adoption.set_default(key, value, origin);
-  }
+  adoption.set_defaults(fairseq_json()["defaults"]);
   if (adoption.has("checkpoint.every")) {
     adoption.set_default("checkpoint.keep", "0", origin + ": all stay");
   }

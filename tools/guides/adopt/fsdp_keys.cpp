@@ -10,6 +10,9 @@
 #include "core/error.h"
 
 namespace fsdp::adopt {
+
+const Json& fsdp_json();  // tables/fsdp.json
+
 namespace {
 
 const std::string kSection = "fsdp_config.";
@@ -51,6 +54,12 @@ void take_checkpointing(const Given& given, Adoption& adoption) {
   adoption.set("train.recompute.mode", offloads ? "offload" : "full", given);
 }
 
+void take_orig_params(const Given& given, Adoption& adoption) {
+  given.truth();
+  adoption.leave(given,
+                 "always so: a flat unit knows its parameters, their names and their weight decay");
+}
+
 void take_ram_efficient(const Given& given, Adoption& adoption) {
   const Given* sync = adoption.find(kSection + "sync_module_states");
   if (given.truth() && sync && !sync->truth() && fsdp_version(adoption, 1) == 1) {
@@ -67,32 +76,11 @@ std::string fsdp_key_name(const std::string& key) {
 }
 
 std::vector<Rule> fsdp_rules() {
-  const auto key = [](const char* name) { return kSection + name; };
-  return {
-      {key("backward_prefetch"), take_prefetch},
-      {key("backward_prefetch_policy"), take_prefetch},  // its name until accelerate 0.28
-      {key("forward_prefetch"), truth_to("fsdp.forward_prefetch")},
-      {key("limit_all_gathers"), take_limit},
-      {key("activation_checkpointing"), take_checkpointing},
-      {key("activation_checkpointing_offload"), take_checkpointing},
-      {key("cpu_ram_efficient_loading"), take_ram_efficient},
-      {key("sync_module_states"), truth_to("fsdp.sync_module_states")},
-      {key("use_orig_params"),
-       [](const Given& given, Adoption& adoption) {
-         given.truth();
-         adoption.leave(
-             given,
-             "always so: a flat unit knows its parameters, their names and their weight decay");
-       }},
-      {key("state_dict_type"),
-       same("a checkpoint is always sharded and is read on any number of ranks; the model at the "
-            "end is one Hugging Face folder")},
-      {key("ignored_modules"),
-       leave("every parameter is in a unit: train.freeze leaves some untrained, fsdp.units gives "
-             "some another strategy")},
-      {key("version"),
-       same("there is one: flat units, whose parameters keep their names and dtypes")},
-  };
+  return rules_of(fsdp_json(), {{"prefetch", take_prefetch},
+                                {"limit", take_limit},
+                                {"checkpointing", take_checkpointing},
+                                {"ram_efficient", take_ram_efficient},
+                                {"orig_params", take_orig_params}});
 }
 
 int fsdp_version(const Adoption& adoption, int otherwise) {

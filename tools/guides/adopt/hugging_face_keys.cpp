@@ -11,6 +11,7 @@
 #include "tools/guides/adopt/fsdp_keys.h"
 
 namespace fsdp::adopt {
+
 namespace {
 
 const std::string kDefault = "TrainingArguments' default";
@@ -213,14 +214,7 @@ void take_sharding(Adoption& adoption) {
 }
 
 void set_defaults(Adoption& adoption) {
-  for (const auto& [key, value] : {std::pair{"train.rows_per_pass", "8"},
-                                   {"train.lr", "5e-5"},
-                                   {"train.schedule.kind", "linear"},
-                                   {"train.optimizer.weight_decay", "0"},
-                                   {"train.log_every", "500"}}) {
-    adoption.set_default(key, value, kDefault);
-  }
-  adoption.set_default("train.log_format", "hf", "as its Trainer prints");
+  adoption.set_defaults(hugging_face_json()["defaults"]);
   const Given* optimizer = adoption.find("optim");
   if (optimizer && (optimizer->one() == "sgd" || optimizer->one() == "adadelta")) return;
   adoption.set_default("train.optimizer.beta2", "0.999", kDefault);

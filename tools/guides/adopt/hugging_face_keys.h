@@ -8,6 +8,8 @@
 
 namespace fsdp::adopt {
 
+const Json& hugging_face_json();  // tables/hugging_face.json
+
 // Whether `fsdp`, and a template's dist.mode beside it, turn FSDP on: else transformers reads
 // nothing of fsdp_config.
 bool uses_fsdp(const Adoption& adoption);
@@ -20,7 +22,6 @@ int version_of_fsdp(const Adoption& adoption);
 std::vector<Rule> trainer_rules();
 std::vector<Rule> schedule_rules();
 std::vector<Rule> sharding_rules();
-void take_optimizer(const Given& given, Adoption& adoption);
 // Keys that are read together. max_steps counts more than num_train_epochs: returns it, or 0.
 int64_t take_length(Adoption& adoption);
 void take_schedule(Adoption& adoption);
@@ -28,8 +29,7 @@ void take_schedule(Adoption& adoption);
 void take_steps(const std::string& key, const Given& given, Adoption& adoption);
 void take_fsdp(Adoption& adoption, const Given& given, int version);
 void warn_of_deepspeed(Adoption& adoption);  // whose file is one of its own
-// What TRL's SFTConfig adds to TrainingArguments: sft_config.cpp.
-std::vector<Rule> sft_rules();
+// Of TRL's SFTConfig, whose completion_only_loss is null unless something is said.
 void note_on_completions(Adoption& adoption);
 // After every key by itself. Sets the defaults of TrainingArguments that are not ours.
 void take_arguments_together(Adoption& adoption);

@@ -11,6 +11,9 @@
 #include "tools/guides/adopt/read_tree.h"
 
 namespace fsdp::adopt {
+
+const Json& llama_factory_json();  // tables/llama_factory.json
+
 namespace {
 
 const std::string kDefault = "LLaMA-Factory's default";
@@ -62,117 +65,9 @@ void take_samples(const Given& given, Adoption& adoption) {
   adoption.set("data.subset.n", std::to_string(given.whole()), given, "any rows; there the first");
 }
 
-std::vector<Rule> data_rules() {
-  return rules_of({
-      {take_template, {"template"}},
-      {together,
-       {"dataset", "eval_dataset", "dataset_dir", "packing", "train_on_prompt",
-        "disable_gradient_checkpointing"}},
-      {whole_to("data.sequence_length"), {"cutoff_len"}},
-      {share_to("data.validation"), {"val_size"}},
-      {take_samples, {"max_samples"}},
-      {on_to("data.shuffle", "false"), {"disable_shuffling"}},
-      {refuse("a sequence of several rows, each of which sees itself alone, is not made here: "
-              "expected false"),
-       {"neat_packing"}},
-      {refuse("a text that is read while a run trains is a file here: expected false"),
-       {"streaming"}},
-      {[](const Given& given, Adoption& adoption) {
-         if (given.one() != "concat") given.refuse("data.sources has weights: expected concat");
-         adoption.leave(given, "the files of data.train follow one another");
-       },
-       {"mix_strategy"}},
-      {refuse("expected none: data.sources has weights"), {"interleave_probs"}},
-      {refuse("of rows of chats, which are not trained here: expected false"), {"mask_history"}},
-      {leave("of rows of chats, which are not trained here"),
-       {"tool_format", "default_system", "enable_thinking", "preserve_thinking"}},
-      {leave("texts become tokens once, on threads of their own; data.cache_dir keeps them"),
-       {"overwrite_cache", "preprocessing_batch_size", "preprocessing_num_workers",
-        "tokenized_path", "data_shared_file_system", "buffer_size"}},
-      {leave("of pictures, films and sounds"),
-       {"media_dir", "image_*", "video_*", "audio_*", "crop_to_patches", "use_audio_in_video",
-        "freeze_vision_tower", "freeze_multi_modal_projector"}},
-      {same("padding is never trained"), {"ignore_pad_token_for_loss"}},
-      {leave("fsdp eval gives losses, no texts"),
-       {"eval_num_beams", "eval_on_each_dataset", "predict_with_generate", "generation_*",
-        "sortish_sampler", "compute_accuracy", "do_sample", "temperature", "top_p", "top_k",
-        "num_beams", "max_length", "max_new_tokens", "repetition_penalty", "length_penalty",
-        "skip_special_tokens"}},
-  });
-}
-
-std::vector<Rule> model_rules() {
-  return rules_of({
-      {model_folder(), {"model_name_or_path"}},
-      {leave("no code of a model is run"), {"trust_remote_code"}},
-      {leave("a folder has one revision"), {"model_revision"}},
-      {leave("the model's folder says it"),
-       {"cache_dir", "use_fast_tokenizer", "split_special_tokens", "adapter_folder"}},
-      {leave("nothing is sent to a hub"), {"hf_hub_token", "ms_hub_token", "om_hub_token"}},
-      {leave("weights are read as each rank needs them"),
-       {"low_cpu_mem_usage", "offload_folder", "infer_dtype", "infer_backend", "use_kv_cache",
-        "print_param_status"}},
-      {refuse("there are no new tokens here: they belong into the folder of the model"),
-       {"add_tokens", "add_special_tokens", "new_special_tokens_config", "resize_vocab"}},
-      {leave("no effect without new tokens"), {"init_special_tokens"}},
-      {refuse("config.json of the folder counts: change it there"),
-       {"rope_scaling", "moe_aux_loss_coef", "mixture_of_depths", "shift_attn"}},
-      {leave("runtime.attention says how attention is computed; its results are the same"),
-       {"flash_attn"}},
-      {leave("there is no choice of kernels: they are fused by hand"),
-       {"use_unsloth", "enable_liger_kernel", "use_v1_kernels"}},
-      {leave("a block keeps its input alone, always so"), {"use_reentrant_gc", "use_unsloth_gc"}},
-      {leave("norms and the loss are computed in f32"),
-       {"upcast_layernorm", "upcast_lmhead_output"}},
-      {refuse("expected false: model.preset or the sizes of model train from scratch"),
-       {"train_from_scratch"}},
-      {refuse("weights have 16 or 32 bits here: expected none"),
-       {"quantization_bit", "fp8", "fp8_enable_fsdp_float8_all_gather"}},
-      {leave("no effect without 4 or 8 bits"),
-       {"quantization_method", "quantization_type", "double_quantization",
-        "quantization_device_map", "fp8_backend"}},
-      {leave("fsdp merge and fsdp convert write models"), {"export_*"}},
-      {leave("of programs that generate texts"), {"vllm_*", "sglang_*"}},
-      {refuse("there are no models of experts here"), {"use_kt", "kt_*"}},
-      {to("lora.path"), {"adapter_name_or_path"}},
-      {count_to("lora.r"), {"lora_rank"}},
-      {to("lora.alpha"), {"lora_alpha"}},
-      {to("lora.dropout"), {"lora_dropout"}},
-      {take_targets, {"lora_target"}},
-      {truth_to("lora.rslora"), {"use_rslora"}},
-      {refuse("a low-rank term is a plain one of a linear layer here"),
-       {"use_dora", "pissa_init", "pissa_convert", "loraplus_lr_ratio", "additional_target",
-        "create_new_adapter"}},
-      {leave("no effect without the key that turns it on"),
-       {"pissa_iter", "loraplus_lr_embedding", "freeze_trainable_layers",
-        "freeze_trainable_modules", "freeze_extra_modules", "freeze_language_model", "oft_*",
-        "module_dropout"}},
-  });
-}
-
-std::vector<Rule> method_rules() {
-  return rules_of({
-      {take_stage, {"stage"}},
-      {take_finetuning, {"finetuning_type"}},
-      {refuse("expected bf16: master weights are f32, and compute is bf16"), {"pure_bf16"}},
-      {refuse("there is no such optimizer here"),
-       {"use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon", "use_llama_pro"}},
-      {leave("of optimizers that are not here"), {"galore_*", "apollo_*", "badam_*"}},
-      {refuse("a model is trained here to predict the next token, and in no other way"),
-       {"use_dft_loss", "use_asft_loss", "use_eaft_loss", "ref_model", "reward_model",
-        "early_stopping_steps"}},
-      {leave("of stages that are not here, or no effect without the key that turns it on"),
-       {"asft_alpha", "eaft_alpha", "pref_*", "dpo_*", "kto_*", "simpo_gamma", "ppo_*",
-        "ref_model_*", "reward_model_*", "ld_alpha"}},
-      {refuse("there is no tensor or pipeline parallelism here"),
-       {"use_mca", "use_megatron_bridge", "use_hyper_parallel", "hyper_parallel_args"}},
-      {leave("metrics.jsonl, metrics.json and a closing table lie in the run directory"),
-       {"plot_loss", "use_swanlab", "swanlab_*", "include_effective_tokens_per_second"}},
-      {leave("mpirun or srun starts the ranks and connects them"),
-       {"ray_*", "resources_per_worker.*", "placement_strategy", "master_addr", "master_port"}},
-      {leave("runtime.trace writes a timeline"),
-       {"enable_torch_profiler", "profiler_*", "profile_modules"}},
-  });
+void take_mix_strategy(const Given& given, Adoption& adoption) {
+  if (given.one() != "concat") given.refuse("data.sources has weights: expected concat");
+  adoption.leave(given, "the files of data.train follow one another");
 }
 
 // ---- data sets by name ----
@@ -270,7 +165,13 @@ void take_recompute(Adoption& adoption) {
 const Program& llama_factory_program() {
   static const Program program =
       program_of("llamafactory", "LLaMA-Factory",
-                 {data_rules(), model_rules(), method_rules(), trainer_rules()});
+                 {rules_of(llama_factory_json()["rules"], {{"stage", take_stage},
+                                                           {"finetuning", take_finetuning},
+                                                           {"template", take_template},
+                                                           {"targets", take_targets},
+                                                           {"samples", take_samples},
+                                                           {"mix_strategy", take_mix_strategy}}),
+                  trainer_rules()});
   return program;
 }
 

@@ -102,10 +102,50 @@ const Rule* rule_of(const Program& program, const std::string& name) {
   return below;
 }
 
-std::vector<Rule> rules_of(const std::vector<Group>& groups) {
+namespace {
+
+void together(const Given&, Adoption&) {}
+
+void take_ranks(const Given& given, Adoption& adoption) {
+  adoption.set_ranks(given.whole(), given);
+}
+
+Take take_of(const std::string& name, const Json& what, const Takes& own) {
+  static const std::map<std::string, Take (*)(const std::string&)> kWithOne = {
+      {"to", to},
+      {"whole_to", whole_to},
+      {"count_to", count_to},
+      {"truth_to", truth_to},
+      {"leave", leave},
+      {"same", same},
+      {"refuse", refuse},
+      {"share_to", share_to},
+      {"one_rank", one_rank}};
+  static const Takes kCommon = {
+      {"together", together}, {"ranks", take_ranks}, {"model_folder", model_folder}};
+  if (const auto with_one = kWithOne.find(name); with_one != kWithOne.end()) {
+    return with_one->second(what.text());
+  }
+  if (name == "on_to") return on_to(what[0].text(), what[1].text());
+  if (name == "expect") return expect(what[0].text(), what[1].text());
+  FSDP_CHECK(name == "take", "[adopt] unknown action of a table: {}", name);
+  const auto common = kCommon.find(what.text());
+  return common == kCommon.end() ? own.at(what.text()) : common->second;
+}
+
+}  // namespace
+
+std::vector<Rule> rules_of(const Json& table, const Takes& own) {
   std::vector<Rule> rules;
-  for (const Group& group : groups) {
-    for (const char* name : group.names) rules.push_back({name, group.take});
+  for (const Json& group : table) {
+    const bool flags = group.contains("flags");
+    for (const auto& [name, what] : group.items()) {
+      if (name == "keys" || name == "flags") continue;
+      const Take take = take_of(name, what, own);
+      for (const Json& key : group[flags ? "flags" : "keys"]) {
+        rules.push_back({key.text(), take, flags});
+      }
+    }
   }
   return rules;
 }
@@ -118,8 +158,6 @@ Program program_of(std::string name, std::string title,
   }
   return program;
 }
-
-Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
   std::vector<std::string> refused;
@@ -214,14 +252,17 @@ Take one_rank(const std::string& reason) {
   };
 }
 
-Take model_folder() {
-  return [](const Given& given, Adoption& adoption) {
-    const bool there = std::filesystem::is_directory(given.one());
-    adoption.set("model.path", given.one(), given,
-                 there ? "" : "a folder that must be there: nothing is downloaded");
+Take expect(const std::string& value, const std::string& remark) {
+  return [value, remark](const Given& given, Adoption& adoption) {
+    if (given.one() != value) given.fail(value);
+    adoption.leave(given, remark);
   };
 }
 
-void together(const Given&, Adoption&) {}
+void model_folder(const Given& given, Adoption& adoption) {
+  const bool there = std::filesystem::is_directory(given.one());
+  adoption.set("model.path", given.one(), given,
+               there ? "" : "a folder that must be there: nothing is downloaded");
+}
 
 }  // namespace fsdp::adopt

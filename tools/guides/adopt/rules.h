@@ -1,12 +1,14 @@
 // What a program's keys mean here: a table of its keys with what each does, and the walk over it.
-// A key that our configuration does not have is a line with leave(); once there is one, the line
-// becomes to(). Not here: the tables (accelerate.cpp, hugging_face.cpp, ...).
+// The tables are tables/<program>.json. A key that our configuration does not have is in a group
+// with "leave"; once there is one, it gets a group with "to".
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "core/io/json.h"
 #include "tools/guides/adopt/adoption.h"
 
 namespace fsdp::adopt {
@@ -31,13 +33,12 @@ struct Program {
   size_t keys_of_whole_file = 0;
 };
 
-// Keys that mean one thing, or have no counterpart for one reason.
-struct Group {
-  Take take;
-  std::vector<const char*> names;
-};
-std::vector<Rule> rules_of(const std::vector<Group>& groups);
-Rule flag(const char* name, Take take);  // an option without a value
+// The rules of a table: groups of keys that mean one thing, or have no counterpart for one reason.
+//   {"leave": "nothing is sent to a hub", "keys": ["hub_token", "hub_strategy"]}
+//   {"on_to": ["data.pad_to", "length"], "flags": ["--pad-to-fixed-length"]}   without a value
+// What is done is the name of one of the functions below, or "take": "x", a function of `own`.
+using Takes = std::map<std::string, Take>;
+std::vector<Rule> rules_of(const Json& table, const Takes& own = {});
 Program program_of(std::string name, std::string title,
                    const std::vector<std::vector<Rule>>& tables);
 
@@ -68,11 +69,13 @@ Take truth_to(const std::string& our_key);  // 1 as true
 Take on_to(const std::string& our_key, const std::string& value);
 // One line with the reason; what is off anyway is only named.
 Take leave(const std::string& reason);
-Take same(const std::string& how);          // one line, on or off: what does it here
-Take refuse(const std::string& reason);     // an error when it is on
-Take share_to(const std::string& our_key);  // of the rows, below 1; 0: none
-Take one_rank(const std::string& reason);   // a number of ranks; refused above 1
-Take model_folder();                        // model.path; a name of the hub is a folder here
-void together(const Given&, Adoption&);     // nothing: it is read together with other keys
+Take same(const std::string& how);       // one line, on or off: what does it here
+Take refuse(const std::string& reason);  // an error when it is on
+Take expect(const std::string& value, const std::string& remark);  // an error for another value
+Take share_to(const std::string& our_key);                         // of the rows, below 1; 0: none
+Take one_rank(const std::string& reason);  // a number of ranks; refused above 1
+// Behind "take" in every table: "model_folder" (model.path; a name of the hub is a folder here),
+// "ranks" (how many the program starts), and "together" (nothing: read together with other keys).
+void model_folder(const Given& given, Adoption& adoption);
 
 }  // namespace fsdp::adopt

@@ -34,7 +34,8 @@ struct Rig {
   std::unique_ptr<ShardHomes> make(Kind kind, const HomeRank& rank) {
     if (kind == Kind::kFile) return std::make_unique<FileHomes>(rank, host, file);
     if (kind == Kind::kDevice) return std::make_unique<ShardHomes>(rank);
-    return std::make_unique<HostHomes>(rank, host, kind == Kind::kHostAll);
+    const bool keeps = kind == Kind::kHost;
+    return std::make_unique<HostHomes>(rank, host, DeviceKeeps{keeps, keeps});
   }
   ~Rig() { synchronize(); }
   void synchronize() {

@@ -1,7 +1,7 @@
 // Spaces that a decoded text is written without.
-#include "tools/data/tokenizer/clean_up.h"
-
 #include <doctest/doctest.h>
+
+#include "tools/data/tokenizer/decoder.h"
 
 namespace fsdp::data {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "tests/support/temp_folder.h"
 #include "tools/data/tokenizer/pattern.h"
-#include "tools/data/tokenizer/regex_translation.h"
 
 namespace fsdp::data {
 namespace {

@@ -42,8 +42,7 @@ TEST_CASE("tokenizer classes: the defaults are those of transformers' constructo
     const bool leaves =
         defaults.contains("add_prefix_space") && defaults.at("add_prefix_space").is_null();
     CHECK(leaves == c.leaves_prefix);
-    std::istringstream words{std::string(c.model_types)};
-    std::vector<std::string> types{std::istream_iterator<std::string>(words), {}};
+    std::vector<std::string> types = c.model_types;
     std::sort(types.begin(), types.end());
     CHECK(types == of.at("model_types").get<std::vector<std::string>>());
   }

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "tests/support/adopted.h"
+#include "tests/support/refused.h"
 #include "tools/config/key_values.h"
 
 namespace fsdp::adopt {
@@ -172,6 +173,29 @@ TEST_CASE("adoption: a long list of what is off has lines of 100 characters") {
     end = std::min(text.find('\n', at), text.size());
     CHECK(end - at <= 100);
   }
+}
+
+TEST_CASE("adopt: what is refused of each program's file, or of its command") {
+  using Adopt = std::string (*)(const std::filesystem::path&, const AdoptOptions&);
+  const std::map<std::string, std::pair<Adopt, const char*>> programs = {
+      {"accelerate", {adopt_accelerate, "a.yaml"}},
+      {"axolotl", {adopt_axolotl, "a.yml"}},
+      {"deepspeed", {adopt_deepspeed, "ds.json"}},
+      {"hf", {adopt_hugging_face, "a.yaml"}},
+      {"llamafactory", {adopt_llama_factory, "a.yaml"}}};
+  const test::TempFolder folder;
+  const std::string place = folder.path().string() + "/";
+  test::check_refused("adopt/refused.json", [&](const Json& each) {
+    if (const Json* words = each.find("words")) {
+      const auto command = words->get<std::vector<std::string>>();
+      const auto adopted = each["program"] == "chess" ? adopt_chess : adopt_fairseq;
+      return test::error_of([&] { adopted(command, {}); });
+    }
+    const auto& [adopt, name] = programs.at(each["program"].text());
+    const auto file = folder.write(name, each["file"].text());
+    const std::string error = test::error_of([&, adopt = adopt] { adopt(file, {}); });
+    return error.starts_with(place) ? error.substr(place.size()) : error;
+  });
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ TEST_CASE("formulas: names are unique, and every example gives bytes") {
     CAPTURE(formula.name);
     CHECK(names.insert(formula.name).second);
     std::set<std::string> lines;
-    for (const FormulaLine& line : evaluate_formula(formula.name, {}).lines) {
+    for (const FormulaLine& line : evaluate_formula(formula.name, {}).formula.lines) {
       CHECK(lines.insert(line.name).second);
       CHECK(line.bytes >= 0);
     }
@@ -45,6 +45,24 @@ TEST_CASE("formulas: JSON") {
   CHECK(json.at("bytes").at("stage3") == 8e9);
   CHECK(json.at("gb").at("stage3") == 8);
   CHECK(json.at("gib").at("stage3") == 8e9 / (1 << 30));
+}
+
+TEST_CASE("formulas: an expression is read from left to right, and mistakes in it are named") {
+  const std::vector<FormulaSymbol> symbols = {{"a", "", 6}, {"b_2", "", 3}};
+  const std::pair<const char*, double> values[] = {{"a / b_2 * 2 - 1 + a", 9},
+                                                   {"(a + 1.5e1) * b_2", 63},
+                                                   {"max(a, min(b_2, 9)) / if(a >= 7, 1, 2)", 3},
+                                                   {"if(a == 6, b_2 > 3, 5)", 0}};
+  for (const auto& [text, value] : values) CHECK(evaluate_expression(text, symbols) == value);
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"a + c", "expected a symbol, got \"c\""},
+      {"a b_2", "expected an end at character 2"},
+      {"min(a)", "expected \",\" at character 5"},
+      {"(a", "expected \")\" at character 2"},
+      {"", "expected a symbol, got \"\""}};
+  for (const auto& [text, error] : mistakes) {
+    CHECK(test::contains(test::error_of([&] { evaluate_expression(text, symbols); }), error));
+  }
 }
 
 TEST_CASE("formulas: what is refused") {

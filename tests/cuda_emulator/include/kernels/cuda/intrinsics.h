@@ -53,11 +53,6 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
   emulator::multiply_16_8_16<T>(d, a, b);
 }
 
-inline void named_barrier(int id, int threads, const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE()) {
-  emulator::named_barrier({file, line, "named_barrier"}, id, threads);
-}
-
 template <typename... Parameters>
 cudaError_t find_static_shared(void (*kernel)(Parameters...), size_t& bytes) {
   return emulator::find_static_shared(reinterpret_cast<const void*>(kernel), bytes);
