@@ -1,5 +1,5 @@
 // The parts of the page that are files of their own, compiled into the program by
-// tools/cmake/PageFiles.cmake. Not here: the page that they are parts of (page.h).
+// tools/cmake/EmbeddedFiles.cmake. Not here: the page that they are parts of (page.h).
 #pragma once
 
 #include <string_view>

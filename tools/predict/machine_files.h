@@ -1,4 +1,4 @@
-// The files of tools/predict/machines as texts, in the order of tools/cmake/MachineFiles.cmake,
+// The files of tools/predict/machines as texts, in the order of tools/cmake/EmbeddedFiles.cmake,
 // which writes their definition when the program is built. What they say: machines.h.
 #pragma once
 
