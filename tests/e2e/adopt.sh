@@ -198,4 +198,8 @@ refused "expected a command: accelerate, hf, deepspeed, axolotl, llamafactory, f
 "$FSDP" train --config "$fixtures/workshop_trainer.json" --data games.jsonl >log 2>&1 && fail "another program's file is trained"
 grep -q "this is a file of TrainingArguments: fsdp adopt hf .*workshop_trainer.json > my.yaml$" log || fail "no way over: $(cat log)"
 
+# ~ is the home folder also behind "=", where the shell leaves it.
+homes=$(HOME=/h "$FSDP" adopt hf "$fixtures/workshop_trainer.json" '--data=~/x.json' '--validation=~/y.json' 2>/dev/null)
+[[ $homes == *"/h/x.json"*"/h/y.json"* ]] || fail "adopt: ~ is not the home folder: $homes"
+
 exit "$failed"

@@ -1,5 +1,5 @@
 // fsdp launch slurm: writes the file of a job for Slurm, submits it, and follows it. fsdp launch
-// pbs, fsdp launch lsf: write a job file to begin with. Read next: tools/jobs/slurm_script.h,
+// pbs, fsdp launch lsf: write a job file to begin with. Read next:
 // tools/jobs/batch_file.h.
 #include <filesystem>
 

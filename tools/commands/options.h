@@ -34,9 +34,8 @@ std::string unmarked_argument(std::string argument);
 // there:
 //   help        "{}" in it is Bound::shown
 //   is          words: "required"; "path" (~ at its beginning is the home folder), "readable" (a
-//   path
-//               that is read: a pipe and "-" too, core/io/held_stream.h), "filled" (no empty text),
-//               "from_zero" (a finite number), "size" (of memory: 64KiB), "comma_list" (a,b,c),
+//               path that is read: a pipe and "-" too, core/io/held_stream.h), "filled" (no empty
+//               text), "from_zero" (a finite number), "size" (of memory: 64KiB), "comma_list" (a,b,c),
 //               "one_value_each" (--file a --file b, but not --file a b), "repeatable" (the same,
 //               shown in the help as one value), "switch" (a list that gets "true", or the value
 //               after "=", each time)

@@ -120,8 +120,6 @@ std::vector<std::string> align_tokens(const fs::path& model_folder,
 
 namespace {
 
-namespace fs = std::filesystem;
-
 bool has_code(const fs::path& folder) {
   for (const char* name : {"config.json", "tokenizer_config.json"}) {
     std::error_code unreadable;

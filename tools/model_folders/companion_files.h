@@ -1,9 +1,9 @@
 // Files of a model folder besides its weights: its licence, its card, the code that its config.json
 // names; and the special tokens that config.json and generation_config.json name, compared with
-// those of the tokenizer that a model was trained with. transformers' Trainer puts the tokenizer's
-// into both
-// (_align_special_tokens, since 4.56): a model ends a text where it was trained to. Not here: the
-// tokenizer's files (tools/data/tokenizer), weights and configuration (save_model.h).
+// the special tokens of the tokenizer that a model was trained with. transformers' Trainer puts the
+// tokenizer's into both (_align_special_tokens, since 4.56): a model ends a text where it was
+// trained to. Not here: the tokenizer's files (tools/data/tokenizer), weights and configuration
+// (save_model.h).
 #pragma once
 
 #include <filesystem>

@@ -137,8 +137,8 @@ void check_model_folder(const fs::path& folder) {
 ModelSource find_model(const fs::path& given, const fs::path& base) {
   const fs::path folder = model_in(given);
   if (!models::is_adapter_folder(folder)) {
-    FSDP_CHECK(base.empty(), "{}: a base needs an adapter, and this folder has no {}", folder.string(),
-               models::kAdapterConfigFile);
+    FSDP_CHECK(base.empty(), "{}: a base needs an adapter, and this folder has no {}",
+               folder.string(), models::kAdapterConfigFile);
     check_model_folder(folder);
     return {folder, ""};
   }

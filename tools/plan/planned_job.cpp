@@ -180,7 +180,7 @@ void compare_machine(const PlanQuestion& question, std::vector<std::string>& out
 
 }  // namespace
 
-// As the rows are: tests/tools/plan/validated_range_test.cpp.
+// The ranges of the published rows: tests/tools/plan/planned_job_test.cpp compares them.
 const std::vector<ValidatedRange>& validated_ranges() {
   using enum DType;
   static const std::vector<ValidatedRange> kRanges = {

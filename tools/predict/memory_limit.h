@@ -41,7 +41,7 @@ std::string refusal(const RunPlan& plan, const MemoryLimit& limit,
 // they run the same. Not here: what a run needs (predicted_run.h, model_use.h).
 
 // `wanted`: runtime.memory_limit. Before a rank takes anything large: [Note: what is left] in
-// tools/launch/available_memory.h. Collective.
+// tools/launch/host_limits.h. Collective.
 MemoryLimit limit_of_host(const RankContext& rank, const std::string& wanted);
 // Of the GPU of each rank, before a session is there. Collective.
 MemoryLimit limit_of_gpu(const RankContext& rank, const std::string& wanted);

@@ -1,7 +1,7 @@
 // Samples of what a rank and its machine do while a run trains, and of a whole host, which one rank
 // of each host takes: a row of CSV each, later a row for the mean of several; and the mean and
 // standard deviation over all ranks. Read next: monitor.h, which takes them. Not here: the readings
-// themselves (tools/launch/host_load.h, host_activity.h, kernels/cuda/device_sensors.h), the names
+// themselves (tools/launch/host_load.h, kernels/cuda/device_sensors.h), the names
 // of the means (metrics.h).
 #pragma once
 

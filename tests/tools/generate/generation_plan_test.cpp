@@ -1,5 +1,4 @@
-// What is known of a generation before it begins. Prompts and stop tokens by themselves:
-// encoded_prompts_test.cpp.
+// The plan of a generation before it begins, its prompts and its stop tokens.
 #include "tools/generate/generation_plan.h"
 
 #include <doctest/doctest.h>
