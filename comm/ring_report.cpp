@@ -142,10 +142,10 @@ class Report {
     std::set_difference(awaited_.begin(), awaited_.end(), waiting_.begin(), waiting_.end(),
                         std::back_inserter(first));
     if (first.empty()) return "  every rank waits for another: they are out of step\n";
-    return fmt::format("  look first at rank{} {}: others wait for {}\n",
-                       first.size() == 1 ? "" : "s", fmt::join(first, ", "),
-                       first.size() == 1 ? "it, and it waits for nobody"
-                                         : "them, and they wait for nobody");
+    return fmt::format(
+        "  look first at rank{} {}: others wait for {}\n", first.size() == 1 ? "" : "s",
+        fmt::join(first, ", "),
+        first.size() == 1 ? "it, and it waits for nobody" : "them, and they wait for nobody");
   }
 
   std::string stragglers() const {

@@ -154,8 +154,8 @@ Backend& backend_of(const std::vector<OptimizerShard>& shards, std::string_view 
   for (const OptimizerShard& shard : shards) {
     for (const Tensor* tensor : {&shard.master, &shard.gradient, &shard.copy}) {
       FSDP_CHECK(!tensor->defined() || &tensor->backend() == &backend,
-                 "[{}] {}: expected all its tensors on the backend of {}'s master", who,
-                 shard.name, shards[0].name);
+                 "[{}] {}: expected all its tensors on the backend of {}'s master", who, shard.name,
+                 shards[0].name);
     }
   }
   return backend;

@@ -23,10 +23,11 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
     : group_(group), max_norm_(max_norm), power_(power), one_by_one_(one_by_one) {
   Backend& gradients = backend_of(shards, "clip");
   Backend& backend = decides ? *decides : gradients;
-  FSDP_CHECK(!one_by_one || max_norm <= 0,
-             "[clip] max_norm: updates in backward come before the norm is known, so nothing can be "
-             "clipped; expected 0, got {}",
-             max_norm);
+  FSDP_CHECK(
+      !one_by_one || max_norm <= 0,
+      "[clip] max_norm: updates in backward come before the norm is known, so nothing can be "
+      "clipped; expected 0, got {}",
+      max_norm);
   FSDP_CHECK(power >= 1, "[clip] norm type: expected 1 or more, or infinity, got {}", power);
   const auto zeros = [](Backend& place, Shape shape, DType dtype) {
     return Tensor::zeros(place, shape, dtype, MemoryCategory::kOptimizerState);
@@ -154,8 +155,9 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow, double s
   Backend& backend = norm_.backend();
   Stream& stream = backend.compute_stream();
   for (const Tensor* scalar : {loss_scale, overflow}) {
-    FSDP_CHECK(!scalar || &scalar->backend() == &backend,
-               "[clip] loss scale and overflow: expected them on the backend that decides about the step");
+    FSDP_CHECK(
+        !scalar || &scalar->backend() == &backend,
+        "[clip] loss scale and overflow: expected them on the backend that decides about the step");
   }
   sum_gradients();
   if (is_apart()) copy_in_order(backend, sums_, all_sums_);

@@ -254,6 +254,8 @@ void Optimizer::visit_state(const std::function<void(const StatePart&)>& visit) 
 
 // ---------------------------------------------------------------------------- Kinds
 
+static_assert(OptimizerKind{} == OptimizerKind::kAdamW);  // the default of OptimizerOptions::kind
+
 std::string_view name_of(OptimizerKind kind) {
   return with_rule(kind, []<typename Rule>(TypeTag<Rule>) { return Rule::kName; });
 }

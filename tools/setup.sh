@@ -32,6 +32,7 @@ optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev liburing.h:liburing-
 if [ -n "$tests" ]; then
   headers+=" doctest/doctest.h:doctest-dev"
   optional_headers+=" boost/context/fiber.hpp:libboost-context-dev"
+  optional_commands+=" node:nodejs"  # runs the script of the page about runs
   optional_commands+=" ccache:ccache"  # the next build of this machine, in another folder too, is minutes faster
 fi
 

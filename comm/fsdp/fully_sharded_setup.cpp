@@ -16,9 +16,10 @@ MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backen
   FSDP_CHECK((state != Home::kDevice) == (o.host != nullptr) && o.host != &backend,
              "[fsdp] host: with offload, expected a backend other than the one that computes; "
              "without offload, expected null");
-  FSDP_CHECK((state == Home::kFile) == (o.file != nullptr),
-             "[fsdp] file: with offload: nvme, expected a backend whose memory is a file; otherwise "
-             "expected null");
+  FSDP_CHECK(
+      (state == Home::kFile) == (o.file != nullptr),
+      "[fsdp] file: with offload: nvme, expected a backend whose memory is a file; otherwise "
+      "expected null");
   FSDP_CHECK(
       !o.fixed_order || world.sums_in_rank_order(),
       "fsdp.fixed_order: NCCL adds in an order of its own; expected a transport through the host");

@@ -91,9 +91,10 @@ void check_options(const FsdpOptions& options, int world) {
              name_of(wide), name_of(*options.master_dtype));
   FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
              options.units_in_flight);
-  FSDP_CHECK(!options.update_in_backward || !options.detect_overflow,
-             "fsdp.update_in_backward: loss scaling needs the gradients of all units before the first "
-             "update; switch one of the two off");
+  FSDP_CHECK(
+      !options.update_in_backward || !options.detect_overflow,
+      "fsdp.update_in_backward: loss scaling needs the gradients of all units before the first "
+      "update; switch one of the two off");
   FSDP_CHECK(options.micro_steps >= 1, "[fsdp] micro_steps: expected at least 1, got {}",
              options.micro_steps);
 }

@@ -178,8 +178,8 @@ Tensor attention(const AttentionArgs& args) {
   if (!tape) return out;
   FSDP_CHECK(keys_of(args) == k.shape()[1],
              "[attention] keys: a gradient needs all {} of them, got {}", k.shape()[1], args.keys);
-  SavedAttention saved = {
-      args, {q.detached(), k.detached(), v.detached()}, {}, {}, out, log_sum_exp};
+  SavedAttention saved = {args,       {q.detached(), k.detached(), v.detached()}, {}, {}, out,
+                          log_sum_exp};
   if (args.dropout.samples) saved.samples = args.dropout.samples->detached();
   if (args.key_bias) saved.key_bias = args.key_bias->detached();
   std::vector<const Tensor*> inputs;

@@ -171,7 +171,7 @@ void update_shard(CpuBackend& backend, Stream& stream, const UpdateArgs<Rule>& a
 }  // namespace
 
 #define FSDP_COMPUTE(_, Rule)                                                     \
-  template <> \
+  template <>                                                                     \
   void CpuBackend::compute(Stream& stream, const UpdateArgs<rules::Rule>& args) { \
     update_shard(*this, stream, args);                                            \
   }

@@ -1,8 +1,7 @@
 // The last step of sums over rows, and sums over the rows of a matrix in memory. No atomics: the
 // same bits every time.
-#include "kernels/cuda/column_sums.h"
-
 #include "core/layer_args.h"
+#include "kernels/cuda/column_sums.h"
 
 namespace fsdp::cuda {
 namespace {

@@ -1,9 +1,8 @@
 // Layer norm and RMS norm, forward, with the residual add before it. Bound by memory: a row is read
 // once and stays in registers; the variance is a second pass over those.
 // Read next: norm_backward.cu.
-#include "kernels/cuda/norm.h"
-
 #include "core/layer_args.h"
+#include "kernels/cuda/norm.h"
 
 namespace fsdp::cuda {
 namespace {

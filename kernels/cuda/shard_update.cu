@@ -273,7 +273,7 @@ void update_shard(const Op& op, const UpdateArgs<Rule>& args) {
 }  // namespace
 
 #define FSDP_COMPUTE(_, Rule)                                                      \
-  template <> \
+  template <>                                                                      \
   void CudaBackend::compute(Stream& stream, const UpdateArgs<rules::Rule>& args) { \
     update_shard(Op(*this, stream, args), args);                                   \
   }

@@ -89,7 +89,7 @@ flip() {
 # Weights that a checkpoint had otherwise when the run went on from it.
 cp -r run weights
 flip weights/checkpoints/step-10 model.layers.1.mlp.up_proj.weight
-replays weights 1 '^the difference began in unit blocks.1: weights differ before step 11; they are those of the checkpoint' weights --step 15 --local-ranks 2
+replays weights 1 '^the difference began in unit blocks.1: weights differ before step 11; the replay began with these weights' weights --step 15 --local-ranks 2
 # A bit of the optimizer's state that flips while the run goes on: all units differ before it ends.
 cp -r run state
 cp -r state/checkpoints/step-10 sound

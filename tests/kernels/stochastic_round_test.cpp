@@ -1,5 +1,5 @@
-// Rounding by chance on the CPU: what the formula says, the same bits however a parameter is cut,
-// and right on average over elements and over updates.
+// Stochastic rounding on the CPU: the values of the formula, and the same bits however a parameter
+// is cut.
 #include <bit>
 
 #include "tests/support/rounding_case.h"

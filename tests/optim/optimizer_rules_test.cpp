@@ -25,8 +25,7 @@ struct Rig {
   Tensor skip = Tensor::zeros(backend, Shape{}, DType::kI32);
 
   explicit Rig(const Members& parameters, int64_t alignment = 4)
-      : unit(parameters, 1, alignment),
-        shard(unit.shard(backend, 0, DType::kF64, DType::kF64)) {}
+      : unit(parameters, 1, alignment), shard(unit.shard(backend, 0, DType::kF64, DType::kF64)) {}
   void step(Optimizer& optimizer, double rate) { optimizer.step(rate, one, skip, 1); }
 };
 

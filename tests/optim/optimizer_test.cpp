@@ -436,8 +436,8 @@ TEST_CASE("optimizer and clip work where the shards are, without the backend tha
       CHECK(test::error_of([&] {
               if (who == "clip") Clipper({rig.shard, torn}, nullptr, 1);
               make_optimizer({rig.shard, torn}, options);
-            }) == fmt::format(
-                      "[{}] torn: expected all its tensors on the backend of unit's master", who));
+            }) == fmt::format("[{}] torn: expected all its tensors on the backend of unit's master",
+                              who));
     }
   }
 }

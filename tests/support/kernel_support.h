@@ -1,5 +1,5 @@
-// What the tests of CPU kernels share: the same run on 1, 2 and 3 threads, and errors against a plain
-// reference in double.
+// What the tests of CPU kernels share: the same run on 1, 2 and 3 threads, and errors against a
+// plain reference in double.
 #pragma once
 
 #include <algorithm>

@@ -35,10 +35,10 @@ std::string unmarked_argument(std::string argument);
 //   help        "{}" in it is Bound::shown
 //   is          words: "required"; "path" (~ at its beginning is the home folder), "readable" (a
 //               path that is read: a pipe and "-" too, core/io/held_stream.h), "filled" (no empty
-//               text), "from_zero" (a finite number), "size" (of memory: 64KiB), "comma_list" (a,b,c),
-//               "one_value_each" (--file a --file b, but not --file a b), "repeatable" (the same,
-//               shown in the help as one value), "switch" (a list that gets "true", or the value
-//               after "=", each time)
+//               text), "from_zero" (a finite number), "size" (of memory: 64KiB), "comma_list"
+//               (a,b,c), "one_value_each" (--file a --file b, but not --file a b), "repeatable"
+//               (the same, shown in the help as one value), "switch" (a list that gets "true", or
+//               the value after "=", each time)
 //   range       [least, most]: integers, or numbers where these have a point
 //   one_of      the only values
 //   count       [least, most] values

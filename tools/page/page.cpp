@@ -78,14 +78,18 @@ PlanView read_plan(const fs::path& file) {
              "{}: expected a folder of a run or a sweep, or what fsdp plan --json printed",
              file.string());
   try {
-    for (const char* key : {"model", "machine", "note", "notes", "rows", "scaling"})
-      view.plan.at(key);
+    for (const char* key : {"model", "machine", "note"}) view.plan.at(key).text();
+    for (const Json& each : view.plan.at("notes")) each.text();
     for (const Json& row : view.plan.at("rows")) {
-      for (const char* key : {"settings", "nodes", "gpus", "step_s", "tokens_per_s_gpu", "mfu",
-                              "exposed_s", "peak_bytes", "fits", "bound", "useful_share", "days",
-                              "cost", "warnings"})
-        row.at(key);
+      for (const char* key : {"settings", "bound"}) row.at(key).text();
+      for (const char* key : {"nodes", "gpus", "step_s", "tokens_per_s_gpu", "mfu", "exposed_s",
+                              "peak_bytes", "useful_share", "days", "cost"}) {
+        if (!row.at(key).is_null()) row.at(key).get<double>();
+      }
+      if (!row.at("fits").is_null()) row.at("fits").get<bool>();
+      for (const Json& warning : row.at("warnings")) warning.text();
     }
+    plan_svg(view.plan);
   } catch (const JsonError& error) {
     fail("{}: is no plan of this version: {}", file.string(), error.what());
   }

@@ -2,6 +2,13 @@
 // that escapes text. What a run lacks is one line. Not here: what the JSON is (page_data.h), the looks (page.css).
 "use strict";
 
+// A number in at most `most` digits, with an exponent where it is small or large.
+const short = (value, most = 6) => {
+  if (value == null) return "-";
+  const size = Math.abs(value), written = +value.toPrecision(most);
+  return size !== 0 && (size < 1e-3 || size >= 1e6) ? written.toExponential() : String(written);
+};
+
 const layout = (() => {
   const names = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;"};
   const escaped = text => String(text).replace(/[&<>"]/g, c => names[c]).replace(/[\0-\x08\x0b-\x1f]/g, "?");
@@ -124,7 +131,7 @@ const layout = (() => {
       if (drawn.some(each => each.points)) places += `<div class="plot" data-keys="${keys.join(" ")}"><h3>${title}</h3></div>\n`;
       for (const {run, name, step, value, points, not_finite} of drawn) {
         const whose = data.runs.length === 1 ? name : `${name}, ${run.name}`;
-        const cell = i => ({text: String(+value[i].toPrecision(5)), tip: String(value[i]), beside: `step ${step[i]}`, number: true});
+        const cell = i => ({text: short(value[i], 5), tip: String(value[i]), beside: `step ${step[i]}`, number: true});
         const most = better => value.reduce((found, each, i) => better(each, value[found]) ? i : found, 0);
         if (points) ends.push([whose, [number(points, 0), cell(0), cell(value.length - 1), cell(most((a, b) => a < b)), cell(most((a, b) => a > b))]]);
         fewer ||= points > step.length;
@@ -201,7 +208,7 @@ const layout = (() => {
       return bytes.some(each => each > 0) ? [[name, bytes.map(mib)]] : [];
     };
     return table(["peak of rank 0 (MiB)", ...used.flatMap(([name]) => [`${name}, predicted`, `${name}, measured`])],
-      [...categories.flatMap(name => row(name, each => each.by_category[name])), ...row("all at once", each => each.total)]);
+      [...categories.flatMap(name => row(name, each => each.by_category?.[name])), ...row("all at once", each => each.total)]);
   };
   const memory = run => {
     const picture = !run.step ? note(`No curve over a step: ${run.no_step}.`)
@@ -336,13 +343,6 @@ const layout = (() => {
 const drawCurves = data => {
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
-  const short = value => {
-    if (value == null) return "-";
-    const size = Math.abs(value);
-    return size !== 0 && (size < 1e-3 || size >= 1e6) ? (+value.toPrecision(4)).toExponential()
-      : String(+value.toPrecision(6));
-  };
-
   // The nearest point of the curve under the pointer: each run has steps of its own.
   const nearest = (plot, series, index) => {
     const values = plot.data[series];
@@ -408,7 +408,12 @@ const drawCurves = data => {
 if (typeof document === "undefined") {
   module.exports = layout;  // in a test
 } else {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  document.querySelector("main").insertAdjacentHTML("beforeend", layout.page(data));
-  drawCurves(data);
+  const main = document.querySelector("main");
+  try {
+    const data = JSON.parse(document.getElementById("data").textContent);
+    main.insertAdjacentHTML("beforeend", layout.page(data));
+    drawCurves(data);
+  } catch (error) {
+    main.append(`This page could not be drawn: ${error}. Its data are in the file, as JSON.`);
+  }
 }

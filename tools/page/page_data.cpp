@@ -123,6 +123,8 @@ Json run_json(const RunView& run, double now, size_t most_points) {
   return out;
 }
 
+}  // namespace
+
 std::string plan_svg(const Json& plan) {
   std::vector<PlanPoint> points;
   for (const Json& row : plan.at("scaling")) {
@@ -132,8 +134,6 @@ std::string plan_svg(const Json& plan) {
   }
   return scaling_plot(std::move(points));
 }
-
-}  // namespace
 
 Json memory_json(const StepTimeline& step) {
   std::map<std::string, size_t> places;  // of the categories with bytes

@@ -17,6 +17,9 @@ constexpr size_t kMostPoints = 24'000;
 // "plan", "svg"}], ...}. `now`: Unix time.
 Json page_data(const Report& report, double now);
 
+// The picture of a plan's scaling. JsonError where the plan is of another version.
+std::string plan_svg(const Json& plan);
+
 // As the content of a script element: no text in it can end the element.
 std::string script_text(const Json& json);
 

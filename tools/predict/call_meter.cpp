@@ -9,9 +9,9 @@
 #include <set>
 #include <vector>
 
+#include "core/io/state_file.h"
 #include "core/layer_args.h"
 #include "core/shard_args.h"
-#include "core/io/state_file.h"
 #include "core/trace.h"
 #include "kernels/meta/meta_backend.h"
 #include "tools/predict/machines.h"

@@ -77,9 +77,9 @@ class RecordReader {
     } else if constexpr (std::is_arithmetic_v<T>) {
       const double number = number_of(json, where, allows);
       if constexpr (std::is_integral_v<T>) {
-        constexpr double kMost = sizeof(T) == 4 ? INT32_MAX : int64_t{1} << 53;
-        FSDP_CHECK(number == std::floor(number) && number <= kMost,
-                   "{}: expected a whole number, got {}", where, got(json));
+        constexpr int64_t kMost = sizeof(T) == 4 ? 1 << 20 : int64_t{1} << 53;
+        FSDP_CHECK(number == std::floor(number) && number <= static_cast<double>(kMost),
+                   "{}: expected a whole number up to {}, got {}", where, kMost, got(json));
       }
       value = static_cast<T>(number);
     } else if constexpr (std::is_same_v<T, std::map<DType, double>>) {

@@ -113,7 +113,7 @@ KeptLines metrics_until(std::string_view text, int64_t step, int64_t validated_a
   int64_t last_step = -1, last_evaluation = -1;
   for_each_line(text, [&](std::string_view line, const std::optional<MetricsLine>& read) {
     if (!line.ends_with('\n')) return;  // cut
-    if (!read) {  // cut by the end of the machine, or of somebody else
+    if (!read) {                        // cut by the end of the machine, or of somebody else
       ++kept.foreign;
       return;
     }

@@ -11,8 +11,8 @@ Monitor::Monitor(MonitorOptions options)
             options_.later / options_.interval) {
   if (options_.gpu) gpu_.emplace(*options_.gpu);
   if (!options_.host_file.empty()) {
-    host_rows_.emplace(options_.host_file, host_columns(), 2,
-                       options_.detailed / options_.interval, options_.later / options_.interval);
+    host_rows_.emplace(options_.host_file, host_columns(), 2, options_.detailed / options_.interval,
+                       options_.later / options_.interval);
     activity_before_ = options_.activity();
   }
   before_ = options_.counters();

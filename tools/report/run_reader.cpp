@@ -270,8 +270,7 @@ RunCondition condition_of(const fs::path& run_directory, double now) {
   const bool lives = !out.holder.empty() ||
                      (out.silent_s >= 0 && out.silent_s < kSilence && !was_here(run_directory));
   if (out.end)
-    out.state =
-        done && out.end->status != status::kGaveUp ? RunState::kEnded : RunState::kFailed;
+    out.state = done && out.end->status != status::kGaveUp ? RunState::kEnded : RunState::kFailed;
   else if (lives)
     out.state = out.silent_s > kSilence ? RunState::kSilent : RunState::kRunning;
   return out;

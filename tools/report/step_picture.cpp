@@ -177,14 +177,14 @@ double Drawing::x_of(int64_t ns) const {
 }
 
 void Drawing::text(double x, double y, const char* style, const std::string& what,
-                     const char* anchor) {
+                   const char* anchor) {
   body_ +=
       fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
                   y, style, anchor, markup_text(what));
 }
 
 void Drawing::rectangle(double x, double y, double width, double height, const std::string& look,
-                          const std::string& tip) {
+                        const std::string& tip) {
   body_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}", x,
                        y, width, height, look);
   body_ += tip.empty() ? "/>\n" : "><title>" + markup_text(tip) + "</title></rect>\n";

@@ -162,11 +162,10 @@ void check_same_run(const ContinuedRun& run) {
   FSDP_CHECK(models::config_json(run.model, "") == run.model_before,
              "--resume: the model differs from the checkpoint's; "
              "--resume-with-changes continues anyway");
-  FSDP_CHECK(
-      !run.order_follows_ranks || run.shape.ranks == ranks,
-      "--resume: with data.shuffle_rule: torch the number of ranks decides which sequences "
-      "an epoch has: expected {} as before, got {}; --resume-with-changes continues anyway",
-      counted(ranks, "rank"), run.shape.ranks);
+  FSDP_CHECK(!run.order_follows_ranks || run.shape.ranks == ranks,
+             "--resume: with data.shuffle_rule: torch the number of ranks decides which sequences "
+             "an epoch has: expected {} as before, got {}; --resume-with-changes continues anyway",
+             counted(ranks, "rank"), run.shape.ranks);
   FSDP_CHECK(!drops_other_elements(run),
              "--resume: dropout depends on the micro-step in which a sequence is computed, and "
              "other ranks or train.micro_steps move sequences to others; expected {} ranks and "

@@ -46,8 +46,8 @@ UnitOverride other_unit() {
 
 StepVolumes expected(const std::vector<int64_t>& numels, int64_t shards, int64_t replicas,
                      const FsdpOptions& o) {
-  const bool gives_back = o.reshard_after_forward.value_or(
-      o.strategy == Strategy::kFullShard || o.strategy == Strategy::kHybridShard);
+  const bool gives_back = o.reshard_after_forward.value_or(o.strategy == Strategy::kFullShard ||
+                                                           o.strategy == Strategy::kHybridShard);
   const bool last_only = o.accumulation == Accumulation::kReduceLast;
   StepVolumes step;
   for (size_t u = 0; u < numels.size(); ++u) {
@@ -204,8 +204,7 @@ TEST_CASE("collectives: calls and bytes of hpZ, other schedules, one rank, and a
   };
   const FsdpOptions one_communicator = {
       .strategy = kHybridShard, .shard_size = 2, .separate_reduce = false};
-  const FsdpOptions hybrid_order = {
-      .strategy = kHybridShard, .shard_size = 2, .fixed_order = true};
+  const FsdpOptions hybrid_order = {.strategy = kHybridShard, .shard_size = 2, .fixed_order = true};
   const FsdpOptions zero2_order = {
       .strategy = kHybridShardZero2, .shard_size = 2, .fixed_order = true};
   for (const Case& c : std::vector<Case>{

@@ -30,8 +30,12 @@ std::string_view text_of(Placement placement) {
 
 Cells cells_of(const Placements& at) {
   const auto& [parameters, gradients, state] = at;
-  return {text_of(parameters.at_rest), text_of(parameters.turn),   text_of(parameters.pause),
-          text_of(gradients.at_rest),  text_of(gradients.pause),   text_of(gradients.update),
+  return {text_of(parameters.at_rest),
+          text_of(parameters.turn),
+          text_of(parameters.pause),
+          text_of(gradients.at_rest),
+          text_of(gradients.pause),
+          text_of(gradients.update),
           text_of(state)};
 }
 

@@ -294,7 +294,8 @@ TEST_CASE("the root in parts: options of the parts by their names and classes") 
   CHECK(contains(
       error_of([&] { units_of("root"); }),
       "a.yaml:3: fsdp.units: no unit matches \"root\"; the units are embedding (Embedding), "
-      "blocks.0 (LlamaDecoderLayer), blocks.1 (LlamaDecoderLayer), blocks.2 (LlamaDecoderLayer), head "
+      "blocks.0 (LlamaDecoderLayer), blocks.1 (LlamaDecoderLayer), blocks.2 (LlamaDecoderLayer), "
+      "head "
       "(LlamaRMSNorm, Linear); with fsdp.root: whole the root is one of them"));
   // In a dtype of its own: activations are cast on the way in, the loss stays as it is.
   FsdpOptions options = {.param_dtype = DType::kBF16};

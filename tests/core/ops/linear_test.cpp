@@ -258,8 +258,7 @@ TEST_CASE("add_linear: values in every dtype, in the memory of what it adds to")
       const Tensor y = test::random_tensor(backend, Shape{2, 3, 7}, dtype, 4);
       Parameter w("w", weight_shape(c), {}, true);
       w.set_value(test::random_tensor(backend, w.shape(), dtype, 2));
-      std::vector<double> expected =
-          ops::linear(x, {.weight = w, .layout = layout}).to_doubles();
+      std::vector<double> expected = ops::linear(x, {.weight = w, .layout = layout}).to_doubles();
       const std::vector<double> before = y.to_doubles();
       for (size_t i = 0; i < expected.size(); ++i) expected[i] = before[i] + 2 * expected[i];
       const Tensor sum = ops::add_linear(y, x, {.weight = w, .layout = layout}, 2);

@@ -1,5 +1,5 @@
-// Texts for users: numbers of bytes, counts with their nouns, lists that stop at ten lines, words of
-// a shell, the name that a mistyped one probably meant.
+// Texts for users: numbers of bytes, counts with their nouns, lists that stop at ten lines, words
+// of a shell, the name that a mistyped one probably meant.
 #include <limits>
 
 #include <doctest/doctest.h>

@@ -121,8 +121,7 @@ TEST_CASE("gate records: a run without its records is not held to others") {
         "cpu (Xeon)" +
             recorded);
   CHECK(elsewhere(&GatePlace::hosts, 1) ==
-        "g.json: no records exist for 4 ranks on 1 host by mpi, memory of cpu (EPYC)" +
-            recorded);
+        "g.json: no records exist for 4 ranks on 1 host by mpi, memory of cpu (EPYC)" + recorded);
   for (const std::string& reason :
        {elsewhere(&GatePlace::ranks, 8), elsewhere(&GatePlace::hosts, 4),
         elsewhere(&GatePlace::transport, "nccl"), elsewhere(&GatePlace::memory, "cuda")}) {

@@ -296,8 +296,8 @@ TEST_CASE("squad prompts: the template up to the answer; of a long context the b
     CHECK(kept.size() == longest);
   }
   CHECK(test::error_of([&] { make_prompts(questions, bytes, fixed - 1); }) ==
-        fmt::format("{}:3: the question has {} tokens without its context, and only {} fit",
-                    file, fixed, fixed - 1));
+        fmt::format("{}:3: the question has {} tokens without its context, and only {} fit", file,
+                    fixed, fixed - 1));
 }
 
 }  // namespace

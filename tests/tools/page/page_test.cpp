@@ -114,6 +114,15 @@ TEST_CASE("page: a plan, and files that are none") {
   CHECK(test::contains(error("[1]"), "plan.json: expected a folder"));
   CHECK(test::contains(error(R"({"plan": 1})"), "plan.json: is no plan of this version: "));
   CHECK(test::contains(error("no JSON"), "plan.json"));
+  const auto with = [&](auto&& change) {
+    Json other = plan_json(plan);
+    change(other);
+    return error(other.dump().c_str());
+  };
+  for (const std::string& each :
+       {with([](Json& j) { j["notes"] = Json(); }), with([](Json& j) { j["rows"] = "text"; }),
+        with([](Json& j) { j["scaling"] = Json(Json::Array{Json::object()}); })})
+    CHECK(test::contains(each, "plan.json: is no plan of this version: "));
 }
 
 TEST_CASE("page: the first run of each case of a sweep, its settings, and what is no table") {
@@ -131,8 +140,8 @@ TEST_CASE("page: the first run of each case of a sweep, its settings, and what i
   CHECK(view.ends.at(folder / "a/run1").empty());
   CHECK(view.settings.at("a").at("train.batch") == "8");
   const auto error = [&](const char* table) { return test::error_of([&] { read(table); }); };
-  CHECK(test::contains(error("[1]"),
-                       "table.json: expected an object with \"case\" and \"status\""));
+  CHECK(
+      test::contains(error("[1]"), "table.json: expected an object with \"case\" and \"status\""));
   CHECK(test::contains(error("{}"), "table.json: expected a list of cases, got object"));
 }
 
@@ -145,8 +154,8 @@ TEST_CASE("page: it is written over a page of ours, and over nothing else") {
     return test::error_of([&] { check_page_path(path); });
   };
   CHECK(test::contains(error(run), "a: is a folder; expected the name of a file"));
-  CHECK(test::contains(error(folder.write("x", "short")),
-                       "x: exists already and is not a page of"));
+  CHECK(
+      test::contains(error(folder.write("x", "short")), "x: exists already and is not a page of"));
   CHECK(test::contains(
       error(folder.write("x", "<!DOCTYPE html>\n<html></html>" + std::string(100, ' '))),
       "not a page of fsdp report; give another name"));

@@ -66,8 +66,8 @@ TEST_CASE("memory view: the verdict of a device, and the change that fits") {
   CHECK(contains(format_memory_view(view), "\nfits with --set "));
   CHECK(memory_json(view).at("fits_with").size() == 1);
   view.fitting = plan.changes_that_fit(1000, 1);
-  CHECK(
-      contains(format_memory_view(view), "\nno setting was found that fits; the one that needs least: "));
+  CHECK(contains(format_memory_view(view),
+                 "\nno setting was found that fits; the one that needs least: "));
   CHECK(memory_json(view).at("fits_with").size() == 0);
 }
 

@@ -22,13 +22,13 @@ Sample of_cpu(double percent) {
 
 TEST_CASE("samples: a row of a host without a GPU, and of one with it") {
   Sample sample = sample_of_rank({.busy = 100, .ticks = 1000, .process = 50},
-                              {.busy = 150,
-                               .ticks = 1200,
-                               .process = 350,
-                               .resident = 3.0 * (1 << 20),
-                               .memory_used = 512.0 * (1 << 20),
-                               .memory_total = 2048.0 * (1 << 20)},
-                              2, 100);
+                                 {.busy = 150,
+                                  .ticks = 1200,
+                                  .process = 350,
+                                  .resident = 3.0 * (1 << 20),
+                                  .memory_used = 512.0 * (1 << 20),
+                                  .memory_total = 2048.0 * (1 << 20)},
+                                 2, 100);
   CHECK(csv_header(rank_columns()) ==
         "time,cpu_%,process_cpu_%,rss_MiB,ram_used_MiB,ram_total_MiB,gpu_%,gpu_allocated_MiB,"
         "gpu_reserved_MiB,gpu_used_MiB,gpu_total_MiB,gpu_W,pcie_received_MiB_per_s,"

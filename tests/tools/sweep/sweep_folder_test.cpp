@@ -39,8 +39,7 @@ TEST_CASE("sweep folder: a case that is another one now is refused before anythi
   CHECK(test::contains(refusal(other), "number of ranks has changed: 3 instead of"));
   CHECK(!is_there(folder.config_of(tiny("b"))));
   make_folders(folder.run_of(tiny("c"), 1));
-  CHECK(
-      test::contains(test::error_of([&] { folder.settle({tiny("c")}); }), "no sweep has made"));
+  CHECK(test::contains(test::error_of([&] { folder.settle({tiny("c")}); }), "no sweep has made"));
 }
 
 TEST_CASE("sweep folder: files that no sweep has made stay as they are") {
