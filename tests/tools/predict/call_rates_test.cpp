@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/layer_args.h"
 #include "kernels/meta/meta_backend.h"
 #include "tools/predict/machines.h"
 
