@@ -78,6 +78,10 @@ PlanView read_plan(const fs::path& file) {
              "{}: expected a folder of a run or a sweep, or what fsdp plan --json printed",
              file.string());
   try {
+    for (const char* key : {"notes", "rows", "scaling"}) {
+      FSDP_CHECK(view.plan.at(key).is_array(),
+                 "{}: is no plan of this version: {}: expected an array", file.string(), key);
+    }
     for (const char* key : {"model", "machine", "note"}) view.plan.at(key).text();
     for (const Json& each : view.plan.at("notes")) each.text();
     for (const Json& row : view.plan.at("rows")) {

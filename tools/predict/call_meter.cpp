@@ -72,8 +72,9 @@ Tensor CallMeter::special(const meta::TensorForm& form) {
   }
   const auto count = static_cast<size_t>(form.shape.numel());
   if (is_floating(form.dtype)) {
-    backend_.run(backend_.compute_stream(),
-                 FillNormalArgs{tensor, form.role.content == Content::kOnes, 0, 0, 0, 0});
+    backend_.run(
+        backend_.compute_stream(),
+        FillNormalArgs{tensor, form.role.content == Content::kOnes ? 1.0 : 0.0, 0, 0, 0, 0});
     return tensor;
   }
   std::vector<int64_t> values(count, form.role.content == Content::kOnes);

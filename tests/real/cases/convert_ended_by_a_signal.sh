@@ -31,9 +31,9 @@ size=${#header}
 truncate -s $((8 + size + at)) m/model.safetensors
 
 parts() { find . -maxdepth 1 -name 'new.*.tmp' | wc -l; }
-start() {  # until it writes its part
+start() {  # until it writes its part: a part is known by its lock, which a kill before it would leave out
   "$FSDP" convert m new --dtype bf16 2>&1 &
-  for ((i = 0; i < 3000; ++i)); do [ -e "new.$!-0.tmp" ] && return; sleep 0.01; done
+  for ((i = 0; i < 3000; ++i)); do [ -s "new.$!-0.tmp/.part" ] && return; sleep 0.01; done
 }
 end() {
   kill -"$1" $!
