@@ -14,11 +14,10 @@
 #include <fmt/ranges.h>
 
 #include "core/kernel_args.h"
+#include "core/ops/cross_entropy.h"
 #include "tools/bench/bench_step.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/model_use.h"
-
-#include "core/shard_args.h"
 
 namespace fsdp::tools {
 namespace {
@@ -148,7 +147,10 @@ models::ModelConfig in_sizes_of(const KernelExtents& extents, const char* family
   model.ffn = sizes.ffn;
   model.vocabulary = sizes.vocabulary;
   model.max_positions = std::max(sizes.max_positions, extents.length);
-  model.rope.fraction = 1;  // of any head_dim
+  model.rope.fraction = 1;  // of any head_dim that is even
+  if (model.head_dim % 2 != 0 && model.positions == models::PositionKind::kRope) {
+    model.positions = models::PositionKind::kNone;
+  }
   model.residual_dropout = 0.1;
   return model;
 }
@@ -202,6 +204,72 @@ std::vector<meta::KernelCall> calls_of(const KernelExtents& extents, models::Mod
   return calls;
 }
 
+// A call with the words that the text of the call lacks.
+struct NamedCall {
+  meta::KernelCall call;
+  std::string variant = {};  // empty: from the text
+};
+
+meta::KernelCall product_call(const MatmulExtents& e, Activation activation) {
+  meta::MetaBackend meta;
+  const bool plain = activation == Activation::kNone;
+  const Tensor a = Tensor::empty(meta, e.a(), e.operand), b = Tensor::empty(meta, e.b(), e.operand);
+  const Tensor bias = Tensor::empty(meta, Shape{e.n}, e.operand);
+  Tensor c = Tensor::empty(meta, e.c(), e.result), before = Tensor::empty(meta, e.c(), e.result);
+  return meta::kernel_call(MatmulArgs{.a = a,
+                                      .b = b,
+                                      .c = c,
+                                      .transpose_a = e.transpose_a,
+                                      .transpose_b = e.transpose_b,
+                                      .accumulate = e.accumulate,
+                                      .bias = plain ? nullptr : &bias,
+                                      .activation = activation,
+                                      .pre_activation = plain ? nullptr : &before});
+}
+
+// Calls that the table has for every model, so that tables can be compared.
+std::vector<NamedCall> calls_for_all(const KernelExtents& extents) {
+  const models::ModelConfig& model = extents.model;
+  const int64_t B = extents.batch, T = extents.length, N = B * T, F = model.ffn;
+  const int64_t V = model.vocabulary, half = model.rotary_dim() / 2;
+  const DType dtype = extents.compute, wide = accumulation_dtype(dtype);
+  meta::MetaBackend meta;
+  const auto tensor = [&](Shape shape, DType of) { return Tensor::empty(meta, shape, of); };
+  std::vector<NamedCall> out;
+  const auto add = [&](Kernel kernel, const std::string& variant = "") {
+    out.push_back({meta::kernel_call(kernel), variant});
+  };
+  const MatmulExtents up = {.m = N, .n = F, .k = model.hidden, .operand = dtype, .result = dtype};
+  out.push_back({product_call(up, Activation::kGeluTanh)});
+  const Tensor x = tensor({N, F}, dtype), dy = tensor({N, F}, dtype);
+  Tensor y = tensor({N, F}, dtype), sums = tensor(Shape{F}, extents.gradient);
+  for (const Activation kind :
+       {Activation::kGeluTanh, Activation::kGeluErf, Activation::kGeluBloom, Activation::kRelu}) {
+    add(ActivationForwardArgs{kind, x, y});
+    add(ActivationBackwardArgs{kind, x, dy, y});
+  }
+  const Tensor halves = tensor({N, 2 * F}, dtype);
+  Tensor gradients = tensor({N, 2 * F}, dtype);
+  add(GluForwardArgs{Activation::kSilu, halves, nullptr, y});
+  add(GluBackwardArgs{Activation::kSilu, halves, nullptr, dy, gradients, nullptr});
+  add(SumRowsArgs{.x = x, .out = sums});
+  const Tensor from = tensor({B, T, model.heads * model.head_dim}, dtype);
+  const Tensor to = tensor(from.shape(), dtype);
+  const Tensor cos = tensor({T, half}, wide), sin = tensor({T, half}, wide);
+  const HeadView view = {&from, model.heads, model.head_dim, 0, model.head_dim};
+  const HeadView cache = {&to, model.heads, model.head_dim, 0, model.head_dim};
+  add(RopeArgs{view, cos, sin});
+  add(RopeArgs{.x = view, .cos = cos, .sin = sin, .inverse = true}, "inverse");
+  add(CopyHeadsArgs{view, cache, 0});
+  if (dtype != DType::kBF16) return out;
+  const int64_t rows = ops::head_chunk_rows(N, V, dtype, ops::HeadOptions().chunk_bytes);
+  const Tensor labels = tensor(Shape{rows}, DType::kI32);
+  Tensor logits = tensor({rows, ops::logits_row(V)}, dtype), loss_sum = tensor(Shape{}, wide);
+  add(CrossEntropyArgs{logits, V, labels, loss_sum});
+  add(CrossEntropyArgs{logits, V, labels, loss_sum, &logits});
+  return out;
+}
+
 // ---- Names ----
 
 // What distinguishes a call from others of its kernel, and how large it is.
@@ -209,36 +277,73 @@ struct CallText {
   std::string variant, shape;
 };
 
-// "a^T b, added" is the product of a weight gradient.
-CallText text_of(const MatmulExtents& e) {
-  return {fmt::format("{}{}{}", e.transpose_a ? "a^T " : "a ", e.transpose_b ? "b^T" : "b",
-                      e.accumulate ? ", added" : ""),
+// "a^T b, added" is the product of a weight gradient. A bias alone is not named.
+CallText text_of_product(const MatmulExtents& e, const std::vector<std::string>& words) {
+  std::string variant = fmt::format("{}{}{}", e.transpose_a ? "a^T " : "a ",
+                                    e.transpose_b ? "b^T" : "b", e.accumulate ? ", added" : "");
+  const std::string& last = words.empty() ? variant : words.back();  // its activation
+  if (!words.empty() && last != "bias" && last != "added" && !last.ends_with("transposed")) {
+    const bool has_bias = std::find(words.begin(), words.end(), "bias") != words.end();
+    variant = fmt::format("{}with {}{}", variant == "a b" ? "" : variant + " ",
+                          has_bias ? "bias and " : "", last == "gelu_tanh" ? "gelu" : last);
+  }
+  return {variant,
           fmt::format("{} x {} x {}{}", e.m, e.n, e.k,
                       e.result == e.operand ? "" : fmt::format(" -> {}", name_of(e.result)))};
 }
 
-// "256 x 768" of "4 x 64 x 768".
-std::string as_rows(const std::string& extents) {
-  const std::vector<std::string> parts = parts_of(extents, " x ");
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < parts.size(); ++i) rows *= std::stoll(parts[i]);
-  return fmt::format("{} x {}", rows, parts.back());
+// "4 x 64 of 64, 12/4 heads of 64": sequences, queries, keys. Takes the words that it says.
+std::string shape_of_heads(const meta::KernelCall& call, const models::ModelConfig& model,
+                           std::vector<std::string>& words) {
+  const std::vector<std::string> extents = parts_of(call.shape, " x ");
+  std::string heads = parts_of(words[0], " ")[call.kernel == RopeArgs::name() ? 2 : 0];
+  words.erase(words.begin());
+  std::erase_if(words, [&](const std::string& word) {
+    if (word.ends_with(" of keys")) heads += "/" + parts_of(word, " ")[0];
+    const bool usual_bias = word == "bias" && model.positions == models::PositionKind::kAlibi;
+    return word.ends_with(" keys") || usual_bias;
+  });
+  const std::string keys = call.attention ? fmt::format(" of {}", call.attention->keys) : "";
+  return fmt::format("{} x {}{}, {} heads of {}", extents[0], extents[1], keys, heads,
+                     model.head_dim);
 }
 
-// Words with numbers, and what the rows hold, belong to the sizes.
-CallText text_of(const meta::KernelCall& call) {
+// "256 x 768" of "4 x 64 x 768". Columns that are not computed with, and the second half of rows of
+// two halves, do not count.
+std::string shape_of_rows(const std::string& extents, std::vector<std::string>& words) {
+  const std::vector<std::string> parts = parts_of(extents, " x ");
+  int64_t rows = 1, columns = std::stoll(parts.back());
+  for (size_t i = 0; i + 1 < parts.size(); ++i) rows *= std::stoll(parts[i]);
+  std::erase_if(words, [&](const std::string& word) {
+    if (word == "halves of rows") columns /= 2;
+    if (word.ends_with(" columns")) columns = std::stoll(word);
+    return word == "halves of rows" || word.ends_with(" columns");
+  });
+  return fmt::format("{} x {}", rows, columns);
+}
+
+CallText text_of(const meta::KernelCall& call, const models::ModelConfig& model) {
   const std::vector<std::string> sides = parts_of(call.shape, "; ");
-  CallText out = call.product ? text_of(*call.product)
-                              : CallText{"", as_rows(parts_of(sides[0], ", ").front())};
+  std::vector<std::string> words = parts_of(sides.size() > 1 ? sides[1] : "", ", ");
+  if (call.product) return text_of_product(*call.product, words);
+  const std::string_view kernel = call.kernel;
+  const bool of_heads =
+      call.attention || kernel == RopeArgs::name() || kernel == CopyHeadsArgs::name();
+  const bool of_loss = kernel == CrossEntropyArgs::name(), of_glu = kernel.starts_with("glu_");
+  const bool two_tensors = of_glu && words.back() != "halves of rows";
+  CallText out = {"", of_heads ? shape_of_heads(call, model, words)
+                               : shape_of_rows(parts_of(sides[0], ", ").front(), words)};
   if (call.attention && is_of_one_token(call)) out.variant = "of one query";
+  if (of_loss && call.dtype == DType::kBF16) out.variant = "of bf16 logits";
+  if (two_tensors) out.variant = "of two tensors";
   const std::set<std::string> tensors = {"residual", "dsum", "positions", "dbias", "gradient"};
-  const bool of_norm = call.kernel.ends_with("norm_backward");
-  for (const std::string& word : parts_of(sides.size() > 1 ? sides[1] : "", ", ")) {
-    if (word == "halves of rows" || word.find_first_of("0123456789") != std::string::npos) {
+  for (const std::string& word : words) {
+    if (kernel.ends_with("norm_backward") && word != "dsum") continue;  // all have the others
+    if (of_glu && word == name_of(Activation::kSilu)) continue;
+    if (of_loss && word != "gradient") continue;  // its dtype
+    if (word.starts_with("window ")) {
       out.shape += ", " + word;
-    } else if (call.product) {
-      if (!word.ends_with("transposed") && word != "added") out.variant += ", " + word;
-    } else if (!of_norm || word == "dsum") {  // every norm has dweight and dbias
+    } else {
       out.variant += fmt::format("{}{}{}", out.variant.empty() ? "" : " ",
                                  tensors.contains(word) ? "with " : "", word);
     }
@@ -265,10 +370,7 @@ KernelBar bar_of(const meta::KernelCall& call, const std::string& variant) {
 }  // namespace
 
 KernelCase product_line(const MatmulExtents& e) {
-  meta::MetaBackend meta;
-  const Tensor a = Tensor::empty(meta, e.a(), e.operand), b = Tensor::empty(meta, e.b(), e.operand);
-  Tensor c = Tensor::empty(meta, e.c(), e.result);
-  return {"square", "", {}, meta::kernel_call(MatmulArgs{.a = a, .b = b, .c = c})};
+  return {"square", "", {}, product_call(e, Activation::kNone)};
 }
 
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter) {
@@ -278,15 +380,21 @@ std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::st
   std::set<std::pair<std::string, std::string>> lines;
   add_shard_kernels(extents, shards);
   for (const KernelCase& line : shards) of_shards.insert(line.call.kernel);
-  const auto add = [&](const meta::KernelCall& call, bool of_new_name) {
+  const auto add = [&](const meta::KernelCall& call, bool of_new_name = false,
+                       const std::string& variant = "") {
     if (of_shards.contains(call.kernel)) return;
-    const CallText text = text_of(call);
+    CallText text = text_of(call, extents.model);
+    if (!variant.empty()) text.variant = variant;
     KernelCase line = {text.variant, text.shape, bar_of(call, text.variant), call};
     const bool new_name = names.insert(line.name()).second;
     const bool new_line = lines.emplace(line.name(), line.shape).second;
     if (new_line && (new_name || !of_new_name)) table.push_back(std::move(line));
   };
-  for (const meta::KernelCall& call : calls_of(extents, extents.model)) add(call, false);
+  for (const meta::KernelCall& call : calls_of(extents, extents.model)) {
+    add(call);
+    if (call.product) add(product_call(*call.product, Activation::kNone));
+  }
+  for (const auto& [call, variant] : calls_for_all(extents)) add(call, false, variant);
   for (const char* const family : kOtherFamilies) {
     const auto calls = calls_of(extents, in_sizes_of(extents, family), RecomputeMode::kSelective);
     for (const meta::KernelCall& call : calls) {

@@ -1,8 +1,9 @@
 // One line of the table of kernels that `fsdp bench kernels` measures: a call as kernels/meta
 // describes it, made again on memory of a device. The calls are those of a step of the model, of an
 // evaluation and of a generation, without bytes; what the model does not call is called as models
-// of other families call it. Kernels of flat shards are lines of kernel_shard.cpp. A test holds the
-// table against the list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
+// of other families call it. A few calls are in the table of every model. Kernels of flat shards
+// are lines of kernel_shard.cpp. A test holds the table against the list of kernels. Not here:
+// measuring (tools/bench/kernel_bench.h).
 #pragma once
 
 #include <map>
