@@ -197,7 +197,7 @@ const char* kText = "train.lr: expected "
                     "train.lr";
 const char* kFile = "train.txt";
 X
-"$here/option_keys.sh" "$tree" | grep -q '^option_keys: 0 keys' || { echo "FAILED: option_keys.sh"; failed=1; }
+grep -q "^option_keys: 0 keys" <<<"$("$here/option_keys.sh" "$tree")" || { echo "FAILED: option_keys.sh"; failed=1; }
 lines 11 'const char* kKey = "train.lr=1";' >>"$tree/tools/train/keys.cpp"
 expect option_keys.sh 'tools/train/keys.cpp:5: key as text: train.lr'
 expect option_keys.sh 'tools/config:1: 11 keys as text outside of the list, at most 10'
