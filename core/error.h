@@ -2,10 +2,10 @@
 // Libraries never print, exit or abort: they throw Error; only main() catches it.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
+
+#include <fmt/format.h>
 
 namespace fsdp {
 
@@ -23,9 +23,9 @@ template <typename... Args>
 
 // Throws Error with the formatted message when `condition` is false. The name CHECK itself belongs
 // to doctest. Message form: "[operation] what: expected X, got Y".
-#define FSDP_CHECK(condition, ...)            \
-  do {                                        \
-    if (!(condition)) [[unlikely]] {          \
-      ::fsdp::fail(__VA_ARGS__);              \
-    }                                         \
+#define FSDP_CHECK(condition, ...)   \
+  do {                               \
+    if (!(condition)) [[unlikely]] { \
+      ::fsdp::fail(__VA_ARGS__);     \
+    }                                \
   } while (false)

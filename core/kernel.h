@@ -15,8 +15,8 @@ size_t kernel_kind();
 class Kernel {
  public:
   template <typename Args>
-  requires requires { Args::name(); } Kernel(const Args& args)
-      : args_(&args), kind_(kernel_kind<Args>()) {}
+  requires requires { Args::name(); }
+  Kernel(const Args& args) : args_(&args), kind_(kernel_kind<Args>()) {}
 
   size_t kind() const { return kind_; }
   // f(the arguments): has to compile for every kernel. Needs core/kernel_args.h.

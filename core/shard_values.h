@@ -1,5 +1,6 @@
 // Values in the arguments of flat buffers' kernels that other code names too. They stand apart from
-// the arguments (core/shard_args.h), so that a new kernel does not rebuild the code that names them.
+// the arguments (core/shard_args.h), so that a new kernel does not rebuild the code that names
+// them.
 #pragma once
 
 #include <cstdint>

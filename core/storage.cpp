@@ -11,8 +11,7 @@ Storage::Storage(Backend& backend, size_t bytes, MemoryCategory category, Stream
   refill();
 }
 
-std::shared_ptr<Storage> Storage::unbound(Backend& backend, size_t bytes,
-                                          MemoryCategory category) {
+std::shared_ptr<Storage> Storage::unbound(Backend& backend, size_t bytes, MemoryCategory category) {
   std::shared_ptr<Storage> storage(new Storage());
   storage->backend_ = &backend;
   storage->stream_ = &backend.compute_stream();

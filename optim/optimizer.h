@@ -24,7 +24,7 @@ struct ShardUpdate;
 
 namespace fsdp::optim {
 
-enum class OptimizerKind : uint8_t;  // optim/optimizer_kind.h
+enum class OptimizerKind : uint8_t;            // optim/optimizer_kind.h
 std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "adamax", "adadelta", "sgd"
 
 struct OptimizerOptions {

@@ -118,9 +118,7 @@ std::string_view choice_name(BackwardPrefetch prefetch);
 std::string_view choice_name(Accumulation accumulation);
 
 // Whether the device has no memory for parameters that are not gathered.
-constexpr bool offloads_all(Offload offload) {
-  return row_of(offload).parameters != Home::kDevice;
-}
+constexpr bool offloads_all(Offload offload) { return row_of(offload).parameters != Home::kDevice; }
 // Whether a unit's gradient has memory only from its backward to its update.
 bool gives_gradients_back(const FsdpOptions& options);
 bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other

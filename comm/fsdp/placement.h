@@ -1,7 +1,8 @@
 // The table that the sharding layer follows: where the parameters, the gradients and the optimizer
-// state of a unit are at each moment of a step. A strategy is a row. unit_policy() (options.h) takes
-// the row, changes what an option asks for, and leaves it in UnitPolicy::at, where the schedule
-// reads it. A collective is what leads from one placement to the next; README.md lists these.
+// state of a unit are at each moment of a step. A strategy is a row. unit_policy() (options.h)
+// takes the row, changes what an option asks for, and leaves it in UnitPolicy::at, where the
+// schedule reads it. A collective is what leads from one placement to the next; README.md lists
+// these.
 //
 // Not here: dtypes, buffers and divisions (options.h).
 #pragma once
@@ -121,7 +122,6 @@ constexpr const OffloadRow& row_of(Offload offload) {
 // As in the configuration.
 constexpr std::string_view choice_name(Strategy strategy) { return row_of(strategy).name; }
 constexpr std::string_view choice_name(Offload offload) { return row_of(offload).name; }
-
 
 inline constexpr auto kStrategies = [] {
   std::array<Strategy, kStrategyRows.size()> all = {};

@@ -9,9 +9,12 @@ namespace fsdp::cpu {
 template <typename F>
 decltype(auto) dispatch_accumulation(DType dtype, std::string_view op, F&& f) {
   switch (dtype) {
-    case DType::kF32: return f(TypeTag<float>{});
-    case DType::kF64: return f(TypeTag<double>{});
-    default: fail("[{}] dtype: expected f32 or f64, got {}", op, name_of(dtype));
+    case DType::kF32:
+      return f(TypeTag<float>{});
+    case DType::kF64:
+      return f(TypeTag<double>{});
+    default:
+      fail("[{}] dtype: expected f32 or f64, got {}", op, name_of(dtype));
   }
 }
 

@@ -1,10 +1,10 @@
 // Element types: names, sizes, and the rounding of the 16-bit ones against arithmetic in double.
 #include "core/dtype.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <doctest/doctest.h>
 
 #include "core/rng.h"
 #include "tests/support/temp_folder.h"
@@ -60,14 +60,14 @@ TEST_CASE("bf16 and f16 round to nearest, ties to even") {
   for (uint32_t i = 0; i < 20000; ++i) {
     const Philox4x32 words = philox4x32({i, 0, 0, 0}, {3, 0});
     // 12 random bits below the leading one hit ties of both formats often; exponents -14..15.
-    const double value = std::ldexp(1 + (words[0] & 0xfffu) * 0x1p-12,
-                                    static_cast<int>(words[1] % 29) - 14) *
-                         ((words[2] & 1) != 0 ? -1 : 1);
+    const double value =
+        std::ldexp(1 + (words[0] & 0xfffu) * 0x1p-12, static_cast<int>(words[1] % 29) - 14) *
+        ((words[2] & 1) != 0 ? -1 : 1);
     CAPTURE(value);
     REQUIRE(static_cast<double>(BFloat16(static_cast<float>(value))) == nearest(value, 8));
     REQUIRE(static_cast<double>(Float16(static_cast<float>(value))) == nearest(value, 11));
   }
-  CHECK(BFloat16(1 + 0x1p-8f).bits == BFloat16(1.0f).bits);            // tie: down to even
+  CHECK(BFloat16(1 + 0x1p-8f).bits == BFloat16(1.0f).bits);             // tie: down to even
   CHECK(static_cast<float>(BFloat16(1 + 3 * 0x1p-8f)) == 1 + 0x1p-6f);  // tie: up to even
 }
 
@@ -97,8 +97,7 @@ TEST_CASE("dispatch_floating passes the host type and refuses integers by name")
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
     CHECK(bytes(dtype) == size_of(dtype));
   }
-  CHECK(error_of([&] { bytes(DType::kI64); }) ==
-        "[sum] dtype: expected a floating type, got i64");
+  CHECK(error_of([&] { bytes(DType::kI64); }) == "[sum] dtype: expected a floating type, got i64");
 }
 
 }  // namespace

@@ -39,8 +39,9 @@ TEST_CASE("shapes are equal when rank and extents are") {
 TEST_CASE("what is no shape is refused") {
   CHECK(test::error_of([] { Shape{1, 1, 1, 1, 1, 1, 1}; }) ==
         "[shape] rank: expected at most 6, got 7");
-  CHECK(test::error_of([] { Shape{2, -1}; }) ==
-        "[shape] extents must not be negative, got (2, -1)");
+  CHECK(test::error_of([] {
+          Shape{2, -1};
+        }) == "[shape] extents must not be negative, got (2, -1)");
 }
 
 }  // namespace

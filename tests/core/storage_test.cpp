@@ -60,8 +60,7 @@ TEST_CASE("a bound storage borrows: views see the memory, nothing is counted or 
 TEST_CASE("binding an owner gives its own bytes back first; unbinding them is an error") {
   cpu::CpuBackend backend;
   Storage storage(backend, 100, MemoryCategory::kGradient);
-  CHECK(error_of([&] { storage.unbind(); }) ==
-        "[storage] : unbind of owned bytes; drop() them");
+  CHECK(error_of([&] { storage.unbind(); }) == "[storage] : unbind of owned bytes; drop() them");
   std::vector<std::byte> memory(100);
   storage.bind(memory.data());
   CHECK(in_use(backend, MemoryCategory::kGradient) == 0);

@@ -52,11 +52,23 @@ killed local job local
 "$FSDP" status local >status.log 2>&1 || fail "status: $?"
 grep -q '^local: ended: done (' status.log && grep -q '^  last interruptions (failures.jsonl):$' status.log || { fail "status"; cat status.log; }
 grep -q '"cause":"killed by signal 9","status":137,' local/failures.jsonl || { fail "failures.jsonl"; cat local/failures.jsonl; }
-for key in lost_s detection_s pause_s restart_s; do
-  sum=$(grep -o "\"$key\":[^,}]*" local/failures.jsonl | awk -F: '{ all += $2 } END { print all }')
-  awk -v sum="$sum" -v all="$(summary local $key)" 'BEGIN { exit !(sum - all < 0.01 && all - sum < 0.01) }' ||
-    fail "failures.jsonl: $key: $sum, and $(summary local $key) in metrics.json"
-done
+# sums RUN: failures.jsonl and metrics.json agree
+sums() {
+  local key sum
+  for key in lost_s detection_s pause_s restart_s; do
+    sum=$(grep -o "\"$key\":[^,}]*" "$1/failures.jsonl" | awk -F: '{ all += $2 } END { print all }')
+    awk -v sum="$sum" -v all="$(summary "$1" $key)" 'BEGIN { exit !(sum - all < 0.01 && all - sum < 0.01) }' ||
+      fail "$1: failures.jsonl: $key: $sum, and $(summary "$1" $key) in metrics.json"
+  done
+}
+sums local
+# A start that was killed after it had completed its line of failures.jsonl, before progress.json had a step.
+"$FSDP" train --config config.yaml --set runtime.run_dir=between train.steps=20 >between.log 2>&1 || { fail "between"; cat between.log; }
+sed -i 's/"seen": *[0-9.e+]*/"seen": 0/; s/"restarts": *0/"restarts": 1/' between/progress.json
+echo '{"time":1,"status":137,"cause":"killed by signal 9","restart":1,"step":9,"pause_s":50.0,"restart_s":7.0}' >between/failures.jsonl
+"$FSDP" train --config config.yaml --resume auto --set runtime.run_dir=between train.steps=30 >between.log 2>&1 || { fail "between: start again"; cat between.log; }
+[ "$(summary between restarts)" = 2 ] || { fail "between: $(summary between restarts) restarts"; cat between.log; }
+sums between
 "$FSDP" train --config config.yaml --set runtime.run_dir=diverged train.lr=1e30 train.steps=30 >diverged.log 2>&1
 [ $? = 76 ] || { fail "diverged: another status than 76"; cat diverged.log; }
 "$FSDP" status --json diverged | grep -q '"state":"failed",.*"ended":{"status":76,"reason":"[^"]*not finite' || { fail "status of a run that failed"; "$FSDP" status --json diverged; }

@@ -60,7 +60,7 @@ TEST_CASE("a heap that grows takes the addresses that it uses, and no more") {
   constexpr size_t kLarge = size_t{5} << 20;
   std::byte* large = first.allocate(kLarge);
   CHECK(large == a + 3 * kUnit);  // in one piece, although the second lies elsewhere
-  mark_usable(a, 3 * kUnit);  // as the backend does
+  mark_usable(a, 3 * kUnit);      // as the backend does
   mark_usable(large, kLarge);
   mark_usable(b, 5 * kUnit);
   std::memset(a, 1, 3 * kUnit);

@@ -2,9 +2,9 @@
 // and past it.
 #include "kernels/cpu/copy.h"
 
-#include <doctest/doctest.h>
-
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 

@@ -126,7 +126,7 @@ class RankRun : public WithTrace, public Engine {
   void forward_backward(int step);
   void forward_backward_of_all_ranks(int step);
   void update();
-  void backward_again(int step);    // a second backward of a micro-step, which no TrainStep has
+  void backward_again(int step);  // a second backward of a micro-step, which no TrainStep has
   // The same, of everything that a step put on streams, in the order of issue.
   std::vector<TraceEvent> traced_step(int step);
   void wait();                      // rethrows what went wrong on the compute stream

@@ -447,6 +447,9 @@ void TrainingRun::note_failure(const RunProgress& before, const RunProgress& beg
                                  : "it has not said why";
   }
   if (end.time == 0) end.time = rank_.before.ended > 0 ? rank_.before.ended : before.seen;
+  // Killed after it had completed its line, and before progress.json had its first step: what it
+  // waited for counts with this start.
+  if (before.seen == 0) complete_failure(directory_, 0, 0);
   append_failure(directory_, {.end = end,
                               .restart = rank_.before.count(),
                               .step = before.step,

@@ -133,12 +133,9 @@ std::string name_with_files(const std::string& key, const std::vector<std::strin
 // unless it is there. Where no folder is given and the usual one cannot be written, the tokens lie
 // in a temporary file while they are used; `note` then says so on rank 0. Collective; throws
 // AgreedError.
-std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
-                                                   const std::string& folder,
-                                                   const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer,
-                                                   const IoPatience& patience = {},
-                                                   std::string* note = nullptr);
+std::unique_ptr<data::TokenCache> open_token_cache(
+    comm::Communicator& world, const std::string& folder, const data::TokenSource& source,
+    const data::Tokenizer& tokenizer, const IoPatience& patience = {}, std::string* note = nullptr);
 // A model's vocabulary may be larger than the tokenizer's, as published models are; more than
 // rounding up explains is worth a note, which is returned (empty: none). It may be smaller, which
 // is a note, too: only a text that has such a token is an error. With the built-in byte tokenizer,

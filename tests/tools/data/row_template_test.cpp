@@ -122,9 +122,10 @@ TEST_CASE("what is no template") {
   CHECK(test::contains(refusal("{>anwser}{a}"), "got \">anwser\""));
   CHECK(test::contains(refusal("{}"), "expected the name of a field"));
   CHECK(refusal("text") == "f: expected a field in braces, such as {text}");
-  CHECK(test::error_of([] { find_template("no/such.txt", config::guests_of<NamedTemplate>()); }) ==
-        "data.template: expected alpaca, alpaca_short, squad, chess, axolotl_alpaca, or a file, got "
-        "\"no/such.txt\"");
+  CHECK(
+      test::error_of([] { find_template("no/such.txt", config::guests_of<NamedTemplate>()); }) ==
+      "data.template: expected alpaca, alpaca_short, squad, chess, axolotl_alpaca, or a file, got "
+      "\"no/such.txt\"");
   const test::TempFolder folder;
   const auto in_file = [&](std::string_view text) {
     return find_template(folder.write("a.template", text).string())->text();

@@ -72,7 +72,8 @@ TEST_CASE("restarts: pauses grow while there is no progress, which ends them aft
   CHECK(pause_after(10) == -76);
 }
 
-TEST_CASE("restarts: checkpoints of a run that has begun anew are progress, below the old ones too") {
+TEST_CASE(
+    "restarts: checkpoints of a run that has begun anew are progress, below the old ones too") {
   Restarts restarts({.most = 100});
   for (const int64_t step : {2000, 20, 40, 60, 80, 100}) {
     const Restarts::Decision next = restarts.after(start_end(139, 0, step));

@@ -145,7 +145,8 @@ TEST_CASE("rates file: mistakes in what shapes and groups take") {
   };
   CHECK(with("product_half", R"({"m": 1, "n": 2})") ==
         ": product_half: expected a key \"k\", got none");
-  CHECK(with("multiprocessors", "1.5") == ": multiprocessors: expected a whole number up to 1048576, got 1.5");
+  CHECK(with("multiprocessors", "1.5") ==
+        ": multiprocessors: expected a whole number up to 1048576, got 1.5");
   CHECK(with("attention", R"({"flops_per_s": {"int8": 1}})") ==
         ": attention: flops_per_s: expected one of f32, bf16, f16, f64, i32, i64, got \"int8\"");
   CHECK(with("attention", R"({"flops_per_s": {"bf16": 1}, "head_half": -1})") ==

@@ -203,8 +203,9 @@ TEST_CASE("same run: another batch, another model, an order that follows the ran
   other.ffn = 9;
   ContinuedRun wider = unchanged(model);
   wider.model_before = models::config_json(other, "");
-  CHECK(error_of(wider) ==
-        "--resume: the model differs from the checkpoint's; --resume-with-changes continues anyway");
+  CHECK(
+      error_of(wider) ==
+      "--resume: the model differs from the checkpoint's; --resume-with-changes continues anyway");
 
   ContinuedRun order = unchanged(model);
   order.order_follows_ranks = true;
