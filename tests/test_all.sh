@@ -4,6 +4,7 @@
 #   tests/test_all.sh all      every part that is not complete yet, without a limit of time
 #   tests/test_all.sh table    writes the table of the parts into CONTRIBUTING.md
 # busyN: the per-commit set once more, next to two processes that keep the cores busy. It shows tests that depend on load.
+# BURNERS=0 starts no such process: where a build or another part keeps the cores busy.
 # Every entry that passed is noted in .cache/test-all/COMMIT/PART.tsv, so the next call continues with
 # the others; an entry that failed is run again. A sitting starts no entry that would end after MINUTES
 # (30), by the seconds the entry took before. A changed working tree counts as a commit of its own.
@@ -87,8 +88,8 @@ one_part() {
   local total; total=$(wc -l <"$notes/$part.entries")
   mapfile -t todo < <(left)
   if [[ $part == busy? ]]; then
-    for _ in 1 2; do (while :; do :; done) & done
-    trap 'kill $(jobs -p)' EXIT
+    for ((i = 0; i < ${BURNERS:-2}; ++i)); do (while :; do :; done) & done
+    trap 'kill $(jobs -p) 2>/dev/null' EXIT
   fi
   for entry in "${todo[@]}"; do
     before=$(seconds_before "$entry")
@@ -115,17 +116,22 @@ one_part() {
   echo "test_all: $part: complete on $commit: $(row | sed 's/^| *//; s/ *|$//; s/ *| */, /g')"
 }
 
-# One row of the table: the newest commit on which the part is complete. `again`: entries that failed at first.
+# One row of the table: the newest commit on which the part is complete, or else the newest one on which it began.
+# `again`: entries that failed at first.
 row() {
-  local stamp
-  stamp=$(ls -t .cache/test-all/*/"$part.stamp" 2>/dev/null | head -n 1)
-  [ -n "$stamp" ] || { echo "| $part | never complete here | | | | | |"; return; }
-  awk -F '\t' -v part="$part" -v commit="$(basename "$(dirname "$stamp")")" -v date="$(cat "$stamp")" '
-    { seconds += $2; if ($4 > 0) bad[$1] = 1; else { passed[$1] = $3; skipped[$1] = $5 } }
+  local notes=.cache/test-all stamp date="not complete"
+  stamp=$(ls -t "$notes"/*/"$part.stamp" 2>/dev/null | head -n 1)
+  [ -z "$stamp" ] || date=$(cat "$stamp")
+  [ -n "$stamp" ] || stamp=$(ls -t "$notes"/*/"$part.entries" 2>/dev/null | head -n 1)
+  [ -n "$stamp" ] || { echo "| $part | never run here | | | | | | |"; return; }
+  stamp=${stamp%.*}
+  awk -F '\t' -v part="$part" -v commit="$(basename "$(dirname "$stamp")")" -v date="$date" -v of="$(wc -l <"$stamp.entries")" '
+    { seconds += $2; if ($4 > 0) { bad[$1] = 1; open[$1] = 1 } else { passed[$1] = $3; skipped[$1] = $5; delete open[$1] } }
     END {
       for (e in passed) { ++entries; p += passed[e]; s += skipped[e]; if (e in bad) ++again }
-      printf "| %s | %s, %s | %d | %d | %d | 0 | %d | %d |\n", part, commit, date, entries, seconds, p, s, again
-    }' "${stamp%.stamp}.tsv"
+      for (e in open) if (!(e in passed)) ++failed
+      printf "| %s | %s, %s | %d of %d | %d | %d | %d | %d | %d |\n", part, commit, date, entries, of, seconds, p, failed, s, again
+    }' "$stamp.tsv"
 }
 
 table() {
