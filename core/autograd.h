@@ -154,7 +154,7 @@ class Parameter {
   bool trainable() const { return trainable_; }
   void set_trainable(bool trainable) { trainable_ = trainable; }
 
-  // Full values in the compute dtype. Error while sharded.
+  // Full values in the compute dtype. While sharded its data() throws.
   const Tensor& value() const {
     FSDP_CHECK(value_.defined(), "[parameter] {}: has no values yet", name_);
     return value_;

@@ -70,7 +70,7 @@ class Module {
       : name_(std::move(name)), class_name_(std::move(class_name)), prefix_(std::move(prefix)) {}
 
   Tape* tape() const { return tape_; }
-  // Runs `body` on the input between the hooks. Every public entry of a module goes through it.
+  // Runs `body` on the input between the hooks. Public entries of modules go through it.
   Tensor run(const Tensor& input, const std::function<Tensor(const Tensor&)>& body);
   // What else goes in and out, as run() casts its input and output. Token ids and losses, (), stay.
   Tensor cast_input(const Tensor& x) const { return cast_activation(x, hooks_.input_dtype); }

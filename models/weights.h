@@ -12,7 +12,7 @@
 
 namespace fsdp::models {
 
-// Writes elements [first, first + values.numel()) of a parameter into `values` (1D, f32 or f64).
+// Writes elements [first, first + values.numel()) of a parameter into `values` (1D).
 using FillFunction = std::function<void(const Parameter& parameter, int64_t first, Tensor& values)>;
 
 // Initial values keyed by (seed, parameter name, element): equal for any sharding. `padding_row`:

@@ -48,7 +48,7 @@ struct ParameterSegment {
   FlatLayout layout;
   bool trainable;
   std::shared_ptr<ShardHome> home;     // of this rank's shard
-  Tensor master;                       // 1D (shard), at home: f32/f64; compute dtype when frozen
+  Tensor master;                       // 1D (shard), at home; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
   Tensor inner_shard;                  // 1D: part kept for the backward's smaller gather
   int64_t arena_offset = 0;            // bytes, in a lent buffer

@@ -1,6 +1,6 @@
 // A language model on this rank, sharded, trained and evaluated on batches of tokens: the engine
 // with a causal language model in it. The loops around it: tools/train/trainer.h, and the rooms
-// verify, generate, evaluate, bench. Steps only enqueue; StepHandle::read() waits, one step late.
+// verify, generate, evaluate, bench. Steps only enqueue; StepHandle::read() waits for its step.
 // Read next: engine.h, session_options.h.
 #pragma once
 
