@@ -5,11 +5,13 @@
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 # CUDA=1 builds for GPUs, CUDA=0 does not, CUDA_ARCH=90a or CUDA_ARCH=80,90a builds for these alone. A build folder
 # keeps what was said last. Where nothing was said, or CUDA=auto, it is built for the GPUs that are seen here, if any.
+# JOIN=OFF compiles every source alone (tools/cmake/Join.cmake): longer as a whole, shorter for a small change.
 SHELL := /bin/bash
 SANITIZE ?=
 BUILD := build$(if $(SANITIZE),-$(SANITIZE))
 CUDA ?=
 CUDA_ARCH ?=
+JOIN ?=
 ifneq ($(filter-out 0 1 auto,$(CUDA)),)
   ifeq ($(origin CUDA),environment)
     CUDA :=# a module's, which names a folder
@@ -31,9 +33,9 @@ SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '
   requirements format size clean
 .NOTPARALLEL:
 
-# Once, and again when something is said of CUDA.
-CHOICE := $(if $(CUDA)$(CUDA_ARCH),-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=$(or $(if $(filter 0,$(CUDA)),OFF),$(if $(filter auto,$(CUDA)),AUTO),ON) \
-  -DFSDP_CUDA_ARCH='$(CUDA_ARCH)')
+# Once, and again when something is said of CUDA or of JOIN.
+CHOICE := $(strip $(if $(JOIN),-DFSDP_JOIN=$(JOIN)) $(if $(CUDA)$(CUDA_ARCH),-UCMAKE_CUDA_ARCHITECTURES -DFSDP_CUDA=$(or $(if $(filter 0,$(CUDA)),OFF),$(if $(filter auto,$(CUDA)),AUTO),ON) \
+  -DFSDP_CUDA_ARCH='$(CUDA_ARCH)'))
 CONFIGURE = $(if $(CHOICE),,test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile ||) cmake -S . -B $(BUILD) \
 	  $$(test ! -f $(BUILD)/CMakeCache.txt && command -v ninja >/dev/null && echo -G Ninja) \
 	  -DSANITIZE=$(SANITIZE) $(CHOICE)

@@ -25,12 +25,11 @@ struct ShardUpdate;
 namespace fsdp::optim {
 
 enum class OptimizerKind : uint8_t;            // optim/optimizer_kind.h
-std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "adamax", "adadelta", "sgd"
+std::string_view name_of(OptimizerKind kind);  // as configuration and traces name it
 
 struct OptimizerOptions {
   OptimizerKind kind = {};  // kAdamW
-  // For parameters whose decay flag is set before sharding. AdamW shrinks them by learning rate
-  // times this; the others add this times the parameter to its gradient.
+  // For parameters whose decay flag is set before sharding. Each rule says what it does with it.
   double weight_decay = 0.1;
   // Of the rules that read them.
   double beta1 = 0.9;

@@ -298,6 +298,36 @@ requirement '' $'// Of it. Requirements: S0.1,\n// S0.1.' 'tests/core/a_test.cpp
 requirement '' '// Requirements: S0.1' 'tests/core/a_test.cpp:2: expected a list of requirements that ends with a point'
 requirement '' $'int x;\n// Requirements: S0.1.' 'tests/core/a_test.cpp:3: a list of requirements belongs to the head comment'
 
+# ---- one_definition: in two files of a namespace; not in anonymous ones, and not declared alone -----
+file optim/twice.h <<'X'
+// A header.
+#pragma once
+namespace fsdp {
+struct Twice {
+  int a = 0;
+};
+class Once;
+}  // namespace fsdp
+X
+file optim/once.cpp <<'X'
+// A source.
+namespace fsdp {
+namespace {
+struct Twice {};
+}  // namespace
+class Once {};
+struct Once::Part {};
+}  // namespace fsdp
+X
+file comm/twice.cpp <<'X'
+// A source.
+namespace fsdp {
+class Twice {};
+}  // namespace fsdp
+X
+expect one_definition.sh 'optim/twice.h:4: fsdp::Twice has another definition in comm/twice.cpp: rename one'
+[ "$("$here/one_definition.sh" "$tree" | wc -l)" = 1 ] || { echo "FAILED: one_definition.sh reports more"; failed=1; }
+
 # ---- rebuilds: through a header, and beside those that include only that ----------------------------
 echo '#include "core/optimizer_rules/list.h"' | file kernels/rules.h
 for ((i = 0; i < 21; ++i)); do echo '#include "kernels/rules.h"' | file "kernels/rule$i.cpp"; done

@@ -40,14 +40,14 @@ inline tools::PlacedOptions with_strategy(comm::Strategy strategy, int shard_siz
   return options;
 }
 
-struct Layout {
+struct CheckpointLayout {
   int ranks;
   tools::PlacedOptions options;
 };
 
 // Every strategy on 1, 2, 3, 4, 6 and 8 ranks.
-inline std::vector<Layout> layouts() {
-  std::vector<Layout> all;
+inline std::vector<CheckpointLayout> layouts() {
+  std::vector<CheckpointLayout> all;
   for (const int ranks : {1, 2, 3, 4, 6, 8}) {
     for (const comm::Strategy strategy :
          {comm::Strategy::kFullShard, comm::Strategy::kShardGradOp, comm::Strategy::kShardOptimizer,

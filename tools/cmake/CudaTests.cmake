@@ -34,6 +34,7 @@ if(FSDP_HAVE_EMULATOR OR FSDP_HAVE_CUDA)  # compiled once, for both kinds of GPU
                         fsdp_source_folder)
   target_include_directories(fsdp_cuda_tests SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
   fsdp_precompile(fsdp_cuda_tests <doctest/doctest.h>)
+  fsdp_join(fsdp_cuda_tests)
 endif()
 
 if(FSDP_HAVE_EMULATOR)

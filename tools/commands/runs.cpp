@@ -115,7 +115,7 @@ int report(const ReportOptions& options) {
   FSDP_CHECK(!options.page.empty() || !options.tensorboard.empty(),
              "report: expected -o FILE or --tensorboard DIR, got neither");
   if (!options.page.empty()) check_page_path(options.page);
-  const Report read = read_report({options.folders.begin(), options.folders.end()});
+  const RunsReport read = read_report({options.folders.begin(), options.folders.end()});
   if (!options.page.empty()) {
     const std::string html = page_html(read, unix_time());
     write_file_atomically(options.page, html);

@@ -26,7 +26,7 @@ constexpr std::string_view kHead = R"html(<html lang="en"><head><meta charset="u
 <meta name="viewport" content="width=device-width, initial-scale=1">
 )html";
 
-std::string title_of(const Report& report) {
+std::string title_of(const RunsReport& report) {
   std::string out;
   const auto add = [&](const std::string& name) { out += (out.empty() ? "" : ", ") + name; };
   for (const SweepView& sweep : report.sweeps) add(distinct_names({sweep.folder}).front());
@@ -102,8 +102,8 @@ PlanView read_plan(const fs::path& file) {
 
 }  // namespace
 
-Report read_report(const std::vector<fs::path>& folders) {
-  Report out;
+RunsReport read_report(const std::vector<fs::path>& folders) {
+  RunsReport out;
   std::vector<fs::path> own, of_sweeps;
   std::map<fs::path, std::string> ends;
   for (const fs::path& folder : folders) {
@@ -138,7 +138,7 @@ Report read_report(const std::vector<fs::path>& folders) {
   return out;
 }
 
-std::string page_html(const Report& report, double now) {
+std::string page_html(const RunsReport& report, double now) {
   const std::string title = markup_text(title_of(report));
   std::string out(kBegin);
   out += kHead;

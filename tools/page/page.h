@@ -31,7 +31,7 @@ struct PlanView {
   Json plan;
 };
 
-struct Report {
+struct RunsReport {
   std::vector<RunView> runs;
   std::vector<SweepView> sweeps;
   std::vector<PlanView> plans;
@@ -39,10 +39,10 @@ struct Report {
 };
 // Of directories of runs and of sweeps, and files of plans. Error for any other, and for more than
 // kMostRuns runs.
-Report read_report(const std::vector<std::filesystem::path>& folders);
+RunsReport read_report(const std::vector<std::filesystem::path>& folders);
 
 // `now`: Unix time.
-std::string page_html(const Report& report, double now);
+std::string page_html(const RunsReport& report, double now);
 
 // Error when there is something at `path` that is no page of ours.
 void check_page_path(const std::filesystem::path& path);

@@ -178,7 +178,7 @@ Json memory_json(const StepTimeline& step) {
   return {{"categories", categories}, {"moments", out}};
 }
 
-Json page_data(const Report& report, double now) {
+Json page_data(const RunsReport& report, double now) {
   const size_t most = points_of_curve(report.runs.size());
   Json out = {{"made_by", "Made by fsdp report, " + source_commit() + "."},
               {"most_points", most},

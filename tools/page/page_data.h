@@ -15,7 +15,7 @@ constexpr size_t kMostPoints = 24'000;
 // {"runs": [{"name", "folder", "state", "settings", "metrics", "step", "curves": {"loss": {"step":
 // [...], "value": [...]}}, ...}], "sweeps": [{"folder", "table", "settings"}], "plans": [{"file",
 // "plan", "svg"}], ...}. `now`: Unix time.
-Json page_data(const Report& report, double now);
+Json page_data(const RunsReport& report, double now);
 
 // The picture of a plan's scaling. JsonError where the plan is of another version.
 std::string plan_svg(const Json& plan);

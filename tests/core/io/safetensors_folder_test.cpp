@@ -1,6 +1,8 @@
 // The weights of a folder: several files and their index, shards of ranks, and folders that hold
 // something else.
 // Not here: single files (safetensors_test.cpp).
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "core/error.h"

@@ -13,13 +13,13 @@ namespace {
 
 TEST_CASE("checkpoint: 1, 2, 3, 4, 6 and 8 ranks under every strategy read each other's") {
   int reads = 0;
-  for (const test::Layout& writer : test::layouts()) {
+  for (const test::CheckpointLayout& writer : test::layouts()) {
     CAPTURE(writer.ranks);
     CAPTURE(choice_name(writer.options.fsdp.strategy));
     const test::TempFolder folder;
     const Manifest written = test::write_after(writer.ranks, writer.options, 2, folder / "step-2");
     CHECK(written.hash.weights != 0);
-    for (const test::Layout& reader : test::layouts()) {
+    for (const test::CheckpointLayout& reader : test::layouts()) {
       CAPTURE(reader.ranks);
       CAPTURE(choice_name(reader.options.fsdp.strategy));
       const test::RunState read = test::go_on(reader.ranks, reader.options, folder / "step-2", 2);

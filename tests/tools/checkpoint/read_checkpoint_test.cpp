@@ -175,19 +175,19 @@ TEST_CASE("checkpoint: a run goes on under another offload, with the bits of one
 }
 
 TEST_CASE("checkpoint: any number of ranks and strategy reads what any other wrote") {
-  const std::vector<test::Layout> writers = {{1, test::with_strategy(Strategy::kNoShard)},
+  const std::vector<test::CheckpointLayout> writers = {{1, test::with_strategy(Strategy::kNoShard)},
                                              {2, test::with_strategy(Strategy::kFullShard)},
                                              {3, test::with_strategy(Strategy::kNoShard)},
                                              {4, test::with_strategy(Strategy::kHybridShard, 2)},
                                              {6, test::with_strategy(Strategy::kShardOptimizer)},
                                              {8, test::with_strategy(Strategy::kFullShard)}};
-  for (const test::Layout& writer : writers) {
+  for (const test::CheckpointLayout& writer : writers) {
     CAPTURE(writer.ranks);
     const test::TempFolder folder;
     const Manifest written = test::write_after(writer.ranks, writer.options, 2, folder / "step-2");
     CHECK(written.hash.weights != 0);
     CHECK(written.files.size() == static_cast<size_t>(writer.ranks));
-    for (const test::Layout& reader : test::layouts()) {
+    for (const test::CheckpointLayout& reader : test::layouts()) {
       CAPTURE(reader.ranks);
       CAPTURE(choice_name(reader.options.fsdp.strategy));
       const test::RunState read = test::go_on(reader.ranks, reader.options, folder / "step-2", 2);

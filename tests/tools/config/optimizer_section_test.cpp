@@ -59,8 +59,11 @@ TEST_CASE("optimizers: their options, and what is usual for each kind") {
   CHECK(sgd.weight_decay == 0.25);
   CHECK(options({"kind=sgd", "momentum=0.75", "nesterov=true"}).nesterov);
   const std::string unknown = refusal("", {"train.optimizer.kind=muon"});
-  CHECK(test::contains(unknown,
-                       "train.optimizer.kind: expected one of adamw, adam, adamax, adadelta, sgd"));
+  std::string kinds;
+  for (const optim::OptimizerKind kind : optim::kOptimizerKinds) {
+    kinds += (kinds.empty() ? "" : ", ") + std::string(optim::name_of(kind));
+  }
+  CHECK(test::contains(unknown, "train.optimizer.kind: expected one of " + kinds));
   CHECK(test::contains(unknown, ", got \"muon\""));
   // That do not work on shards, element by element.
   for (const auto& [kind, reason] : {std::pair{"adafactor", "sums over rows and columns"},

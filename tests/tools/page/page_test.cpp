@@ -46,7 +46,7 @@ TEST_CASE("page: below 2 MB for the most runs, with many settings and long steps
   const test::TempFolder folder;
   const auto path = test::ended_run(folder, "a", test::page_config("full_shard"));
   test::add_trace(path);
-  Report report = read_report({path});
+  RunsReport report = read_report({path});
   RunView& run = report.runs[0];
   for (int64_t i = 4; i <= 3000; ++i) {
     for (Curve& curve : run.log.curves) curve.points.push_back({i, 1 / static_cast<double>(i), 0});
@@ -83,7 +83,7 @@ TEST_CASE("page: a sweep, its table, its runs, and runs that are too many") {
         i == 1 ? "" : ",", name, i, i);
   }
   folder.write("table.json", "[" + rows + "]");
-  const Report report = read_report({folder.path()});
+  const RunsReport report = read_report({folder.path()});
   CHECK(report.runs.size() == kMostRuns);
   CHECK(report.runs[0].name == "ranks=1");
   CHECK(report.left_out ==
