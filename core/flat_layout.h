@@ -7,9 +7,9 @@
 //   | embed.weight | gap | norm.weight | gap | ... | tail padding |
 //   |<------ shard 0 ------>|<------ shard 1 ------>|<- shard 2 ->|
 //
-// Every shard, and every parameter that is not joined, starts at a multiple of the alignment. Gaps and
-// padding are undefined: they are copied, but no result depends on them. A shard may be cut into
-// equal parts, one for each replica that adds it up.
+// Every shard, and every parameter that is not joined, starts at a multiple of the alignment. Gaps
+// and padding are undefined: they are copied, but no result depends on them. A shard may be cut
+// into equal parts, one for each replica that adds it up.
 //
 // Parameters lie in the order in which they are given, except that one with a predecessor among
 // them lies behind that one. A predecessor of a multiple of kFlatAlignment elements is joined: no

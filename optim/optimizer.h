@@ -29,7 +29,7 @@ std::string_view name_of(OptimizerKind kind);  // as configuration and traces na
 
 struct OptimizerOptions {
   OptimizerKind kind = {};  // kAdamW
-  // For parameters whose decay flag is set before sharding. Each rule says what it does with it.
+  // For parameters whose decay flag is set before sharding. Each rule says how it decays them.
   double weight_decay = 0.1;
   // Of the rules that read them.
   double beta1 = 0.9;

@@ -15,8 +15,8 @@
 //   evaluate     a forward without gradients; only when IDLE, because it drops gradients
 //
 // A call in another state throws an Error with its name, what is expected before it and what was.
-// Results land in the step's StepHandle: only the first step waits, and a restart. Not
-// here: what a forward computes, of which batch (session.h); units (comm/fsdp/fully_sharded.h).
+// The host waits only in the first step and in a restart: results land in the StepHandle. Not here:
+// the forward and its batch (tools/engine/session.h); units (comm/fsdp/fully_sharded.h).
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // The statuses that a command ends with: one list, for the code and for whoever starts the command
-// again (trouble.md, "Status of the process"). Those from 74 on are of sysexits.h. Not here: 128 +
-// n after signal n (interrupt.h).
+// again (trouble.md, "Status of the process"). Those from 74 on are of sysexits.h.
+// Not here: 128 + n after signal n (interrupt.h).
 #pragma once
 
 namespace fsdp::tools::status {

@@ -447,8 +447,8 @@ void TrainingRun::note_failure(const RunProgress& before, const RunProgress& beg
                                  : "it has not said why";
   }
   if (end.time == 0) end.time = rank_.before.ended > 0 ? rank_.before.ended : before.seen;
-  // Killed after it had completed its line, and before progress.json had its first step: what it
-  // waited for counts with this start.
+  // That start may have completed its line and not progress.json. Its pause counts with this start,
+  // so the line must not have it too.
   if (before.seen == 0) complete_failure(directory_, 0, 0);
   append_failure(directory_, {.end = end,
                               .restart = rank_.before.count(),

@@ -81,24 +81,24 @@ void touch_atomic(const volatile void* address, size_t bytes, const void* code) 
     return __atomic_compare_exchange_n(at, expected, desired, false, __ATOMIC_SEQ_CST,            \
                                        __ATOMIC_SEQ_CST);                                         \
   }
-#define ATOMICS(T, bits)                                                         \
-  T __tsan_atomic##bits##_load(const volatile T* at, int) {                      \
-    fsdp::emulator::touch_atomic(at, sizeof(T), CODE);                           \
-    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                \
-  }                                                                              \
-  void __tsan_atomic##bits##_store(volatile T* at, T value, int) {               \
-    fsdp::emulator::touch_atomic(at, sizeof(T), CODE);                           \
-    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                               \
-  }                                                                              \
-  T __tsan_atomic##bits##_exchange(volatile T* at, T value, int) {               \
-    fsdp::emulator::touch_atomic(at, sizeof(T), CODE);                           \
-    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                     \
-  }                                                                              \
-  MODIFY(T, bits, fetch_add)                                                     \
-  MODIFY(T, bits, fetch_sub)                                                     \
-  MODIFY(T, bits, fetch_and)                                                     \
-  MODIFY(T, bits, fetch_or) MODIFY(T, bits, fetch_xor) EXCHANGE(T, bits, strong) \
-      EXCHANGE(T, bits, weak)
+#define ATOMICS(T, bits)                                           \
+  T __tsan_atomic##bits##_load(const volatile T* at, int) {        \
+    fsdp::emulator::touch_atomic(at, sizeof(T), CODE);             \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                  \
+  }                                                                \
+  void __tsan_atomic##bits##_store(volatile T* at, T value, int) { \
+    fsdp::emulator::touch_atomic(at, sizeof(T), CODE);             \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                 \
+  }                                                                \
+  T __tsan_atomic##bits##_exchange(volatile T* at, T value, int) { \
+    fsdp::emulator::touch_atomic(at, sizeof(T), CODE);             \
+    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);       \
+  }                                                                \
+  MODIFY(T, bits, fetch_add)                                       \
+  MODIFY(T, bits, fetch_sub)                                       \
+  MODIFY(T, bits, fetch_and)                                       \
+  MODIFY(T, bits, fetch_or)                                        \
+  MODIFY(T, bits, fetch_xor) EXCHANGE(T, bits, strong) EXCHANGE(T, bits, weak)
 
 extern "C" {
 

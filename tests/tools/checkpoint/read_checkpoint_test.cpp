@@ -175,12 +175,13 @@ TEST_CASE("checkpoint: a run goes on under another offload, with the bits of one
 }
 
 TEST_CASE("checkpoint: any number of ranks and strategy reads what any other wrote") {
-  const std::vector<test::CheckpointLayout> writers = {{1, test::with_strategy(Strategy::kNoShard)},
-                                             {2, test::with_strategy(Strategy::kFullShard)},
-                                             {3, test::with_strategy(Strategy::kNoShard)},
-                                             {4, test::with_strategy(Strategy::kHybridShard, 2)},
-                                             {6, test::with_strategy(Strategy::kShardOptimizer)},
-                                             {8, test::with_strategy(Strategy::kFullShard)}};
+  const std::vector<test::CheckpointLayout> writers = {
+      {1, test::with_strategy(Strategy::kNoShard)},
+      {2, test::with_strategy(Strategy::kFullShard)},
+      {3, test::with_strategy(Strategy::kNoShard)},
+      {4, test::with_strategy(Strategy::kHybridShard, 2)},
+      {6, test::with_strategy(Strategy::kShardOptimizer)},
+      {8, test::with_strategy(Strategy::kFullShard)}};
   for (const test::CheckpointLayout& writer : writers) {
     CAPTURE(writer.ranks);
     const test::TempFolder folder;
