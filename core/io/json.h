@@ -107,6 +107,9 @@ class Json {
   Json& at(std::string_view key);
   const Json& operator[](std::string_view key) const { return at(key); }
   Json& operator[](std::string_view key);
+  // As above: Clang before 16 also considers a number, to which this converts, indexing the text.
+  const Json& operator[](const char* key) const { return at(key); }
+  Json& operator[](const char* key) { return (*this)[std::string_view(key)]; }
   template <typename T>
   T value(std::string_view key, const T& otherwise) const;
   std::string value(std::string_view key, const char* otherwise) const;

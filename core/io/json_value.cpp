@@ -150,7 +150,8 @@ Json& Json::operator[](std::string_view key) {
   if (const Json* found = find(key)) return const_cast<Json&>(*found);
   Object& object = std::get<Object>(value_);
   object.sorted = object.sorted && (object.members.empty() || object.members.back().name < key);
-  return object.members.emplace_back(std::string(key), Json()).value;
+  object.members.push_back({std::string(key), Json()});
+  return object.members.back().value;
 }
 
 std::string Json::value(std::string_view key, const char* otherwise) const {

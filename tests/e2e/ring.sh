@@ -160,8 +160,8 @@ if command -v prlimit >/dev/null; then
   mapped=$(shared $(pgrep -P "$pid"))
   prlimit --pid "$(rank_process 1)" --as=4096 --data=4096  # it has what it has, and gets no more
   ends memory 120
-  # The first allocation that fails may be the code of a product.
-  says memory "^fsdp: rank 1 \\([^,]+\\): (\\[[a-z0-9.]+\\] matmul: \\[matmul\\] )?out of memory: .*; its last collective was in $place\$"
+  # The first allocation that fails may be the code of a product: then its operation stands before it.
+  says memory "^fsdp: rank 1 \\([^,]+\\): (\\[.+\\] )?out of memory: .*; its last collective was in $place\$"
   [ "$(grep -c '^fsdp: ' memory.log)" = 1 ] || fail "memory: more than one rank says why"
 else
   echo "[SKIP] out of memory on one rank: no prlimit (util-linux)"
