@@ -2,7 +2,8 @@
 # What every CUDA kernel takes of a multiprocessor, from ptxas: registers, spills, shared memory, and the
 # registers of a block by its launch bounds.
 #   tools/cuda_report.sh BUILD_DIR [ARCHITECTURE]     default: sm_90a
-# Exits 1 when a kernel spills, or when a block of it cannot start.
+# Exits 1 when a kernel spills, when a block of it cannot start, or when a file that is built with -fmad=false leaves the
+# compiler a product or a sum to contract (PTX: "mul", "add" and "sub" without .rn may become an fma).
 # Called by `make cuda-report`. Needs no GPU.
 set -uo pipefail
 build=${1:?usage: tools/cuda_report.sh BUILD_DIR [ARCHITECTURE]}
@@ -15,11 +16,16 @@ if [ ! -x "$nvcc" ]; then
   exit 2
 fi
 
+exact=$(sed -n 's/^set(exact_kernels \(.*\))$/\1/p' CMakeLists.txt)  # those that are built with -fmad=false
+[ -n "$exact" ] || { echo "cuda_report: CMakeLists.txt has no exact_kernels" >&2; exit 2; }
+
 # Registers are given out in eights. A kernel without launch bounds may be started with 1024 threads.
 report() {
-  local work source=$1 status
+  local work source=$1 status flags free
   work=$(mktemp -d)
-  "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -I. -cubin --keep --keep-dir "$work" \
+  [[ " $exact " == *" $(basename "$source" .cu) "* ]] && flags=-fmad=false || flags=
+  # shellcheck disable=SC2086
+  "$nvcc" $flags -std=c++20 -O3 --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -I. -cubin --keep --keep-dir "$work" \
     -gencode "arch=compute_${arch#sm_},code=$arch" -Xptxas -v -o "$work/object" "$source" >"$work/ptxas" 2>&1
   status=$?
   [ $status = 0 ] || cat "$work/ptxas" >&2
@@ -39,6 +45,11 @@ report() {
       printf "%-24s %9d %7d %7d %7d %8d  %s\n", file, registers, spills, shared, threads[name], block, name
     }' "$work"/*.ptx "$work/ptxas" | c++filt |
     sed -E 's/fsdp::cuda::|\(anonymous namespace\)::|_NV_ANON_NAMESPACE:://g'
+  if [ -n "$flags" ]; then
+    free=$(cat "$work"/*.ptx | grep -cE '\b(mul|add|sub)(\.ftz)?\.f(32|64)\b')
+    echo "$source: $(cat "$work"/*.ptx | grep -cE '\bfma\.rn\.f(32|64)\b') fma, $free products and sums left to the compiler" >&2
+    [ "$free" = 0 ] || status=1
+  fi
   rm -rf "$work"
   return $status
 }

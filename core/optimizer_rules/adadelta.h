@@ -34,10 +34,10 @@ struct Adadelta {
   template <typename M>
   static constexpr void step(const Numbers<M>& k, M g, M& p, std::array<M, 2>& s) {
     g = with_decay(g, p, k.decay);
-    s[0] = k.rho * s[0] + (k.rho_rest * g) * g;
+    s[0] = std::fma(k.rho, s[0], (k.rho_rest * g) * g);
     const M delta = std::sqrt(s[1] + k.epsilon) / std::sqrt(s[0] + k.epsilon) * g;
-    s[1] = k.rho * s[1] + (k.rho_rest * delta) * delta;
-    p = p - k.learning_rate * delta;
+    s[1] = std::fma(k.rho, s[1], (k.rho_rest * delta) * delta);
+    p = std::fma(-k.learning_rate, delta, p);
   }
 };
 

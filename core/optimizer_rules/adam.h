@@ -38,10 +38,10 @@ struct AdamRule {
   template <typename M>
   static constexpr void step(const Numbers<M>& k, M g, M& p, std::array<M, 2>& s) {
     g = with_decay(g, p, k.decay);
-    s[0] = s[0] + k.beta1_rest * (g - s[0]);
-    s[1] = k.beta2 * s[1] + (k.beta2_rest * g) * g;
+    s[0] = std::fma(k.beta1_rest, g - s[0], s[0]);
+    s[1] = std::fma(k.beta2, s[1], (k.beta2_rest * g) * g);
     const M denominator = std::sqrt(s[1]) / k.correction2_root + k.epsilon;
-    p = p * k.keep - k.step_size * (s[0] / denominator);
+    p = std::fma(-k.step_size, s[0] / denominator, p * k.keep);
   }
 };
 using AdamW = AdamRule<true>;

@@ -35,10 +35,10 @@ struct Adamax {
   template <typename M>
   static constexpr void step(const Numbers<M>& k, M g, M& p, std::array<M, 2>& s) {
     g = with_decay(g, p, k.decay);
-    s[0] = s[0] + k.beta1_rest * (g - s[0]);
+    s[0] = std::fma(k.beta1_rest, g - s[0], s[0]);
     const M old = k.beta2 * s[1], now = std::abs(g) + k.epsilon;
     s[1] = old > now ? old : now;
-    p = p - k.step_size * (s[0] / s[1]);
+    p = std::fma(-k.step_size, s[0] / s[1], p);
   }
 };
 

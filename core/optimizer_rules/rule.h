@@ -9,6 +9,9 @@
 //   step()   takes one element, with its master p and its states s, one step. g: the gradient
 // A rule that may keep no state says so by keeps_state(); step() then gets a state of 0 that is
 // forgotten. CPU and CUDA kernels compile at() and step(): they are constexpr, as core/rng.h.
+// step() says std::fma wherever a product is added, and the files that compile step() let no
+// compiler contract more (-ffp-contract=off, -fmad=false): one element, a vector, the host and a
+// GPU round alike.
 // A new rule: its header, a line in list.h, its formula in tests/support/shard_case.h.
 // Not here: the walk over a shard (kernels/{cpu,cuda}/shard_update.*), what all optimizers have in
 // common (optim/optimizer.h).
@@ -23,7 +26,7 @@ namespace fsdp::rules {
 // g + decay * p, and g itself where there is no decay, whatever p is.
 template <typename M>
 constexpr M with_decay(M g, M p, M decay) {
-  return decay == 0 ? g : g + decay * p;
+  return decay == 0 ? g : std::fma(decay, p, g);
 }
 
 // How many of Rule::kStates this one keeps.

@@ -44,8 +44,8 @@ struct Sgd {
   template <typename M>
   static constexpr void step(const Numbers<M>& k, M g, M& p, std::array<M, 1>& s) {
     g = with_decay(g, p, k.decay);
-    s[0] = k.first ? g : k.momentum * s[0] + k.fresh * g;
-    p = p - k.learning_rate * (k.nesterov ? g + k.momentum * s[0] : s[0]);
+    s[0] = k.first ? g : std::fma(k.momentum, s[0], k.fresh * g);
+    p = std::fma(-k.learning_rate, k.nesterov ? std::fma(k.momentum, s[0], g) : s[0], p);
   }
 };
 

@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
 // in f32:  the step, in PyTorch's order of operations
 // source:  core/optimizer_rules/rule.h, step()
 template <typename Rule, typename Value, int kStates>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)  // without the 1 Adamax on bf16 states spills
     update_tiles(const __grid_constant__ TiledShard<Rule, Value, kStates> a) {
   const float scale = *a.gradient_scale;
   for (int64_t tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {

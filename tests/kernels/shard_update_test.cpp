@@ -49,6 +49,18 @@ TEST_CASE("optimizer kernels take the steps of their formulas, on any number of 
   }
 }
 
+// Runs of eight, and elements alone at both ends of segments.
+TEST_CASE("optimizer kernels have the bits of their formulas in f32, each fma written out") {
+  const ShardCase c = {DType::kF32, DType::kF32, std::nullopt, kSize, 1, kSegments};
+  for (ShardRule rule : shard_rules()) {
+    CAPTURE(rule.name);
+    cpu::CpuBackend backend;
+    const ShardValues kernel = three_steps(backend, c, rule);
+    rule.formula = rule.in_f32;
+    CHECK((kernel == three_steps_by_formula(c, rule)));
+  }
+}
+
 TEST_CASE("optimizer kernels: a step of 16 bits is a wide step, rounded; on any threads") {
   for (const ShardRule& rule : shard_rules()) {
     for (const ShardCase& c : narrow_cases(kSize)) {

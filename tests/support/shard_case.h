@@ -32,7 +32,7 @@ struct ShardCase {
   DType state_dtype() const { return state.value_or(wide()); }
 };
 
-constexpr double kShardRate = 0.01, kShardScale = 0.25, kShardDecay = 0.1;
+constexpr double kShardRate = 0.01, kShardScale = 0.3, kShardDecay = 0.1;
 // Of three parameters: t before the first step, and which has a gradient in which step.
 constexpr std::array<int32_t, 3> kFirstCounts = {6, 0, 0};
 constexpr std::array<int32_t, 3> kShardPresent[] = {{1, 0, 1}, {1, 1, 1}, {1, 1, 0}};
@@ -47,12 +47,26 @@ struct ShardRule {
   std::vector<std::string_view> states;
   std::function<void(Backend&, const ShardUpdate&, std::vector<Tensor>& states)> kernel;
   Formula formula;
+  Formula in_f32;  // the same in f32, each fma written out: no bit is left to a compiler
 };
+
+// step(p, g, decay, t, states) in f32 gives the new p. coupled: decay goes into g first.
+template <typename Step>
+ShardRule::Formula narrowed(bool coupled, Step&& step) {
+  return [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
+    const auto old = static_cast<float>(p);
+    auto narrow = static_cast<float>(g);
+    if (coupled && decay != 0) narrow = std::fma(static_cast<float>(decay), old, narrow);
+    std::array<float, 2> states = {static_cast<float>(s[0]), static_cast<float>(s[1])};
+    p = step(old, narrow, decay, t, states);
+    s = {states[0], states[1]};
+  };
+}
 
 // `rule` with its kernel; as many states as it keeps.
 template <typename Rule>
 ShardRule shard_rule(std::string name, const Rule& rule, std::vector<double> lowest,
-                     ShardRule::Formula formula) {
+                     ShardRule::Formula formula, ShardRule::Formula in_f32) {
   return {std::move(name),
           std::string(Rule::kName),
           std::move(lowest),
@@ -62,63 +76,101 @@ ShardRule shard_rule(std::string name, const Rule& rule, std::vector<double> low
             for (size_t i = 0; i < rules::states_of(rule); ++i) update.state[i] = &states[i];
             backend.run(backend.compute_stream(), update);
           },
-          std::move(formula)};
+          std::move(formula),
+          std::move(in_f32)};
 }
+
+using Floats = std::array<float, 2>;
 
 template <bool kDecoupled>
 ShardRule adam_rule() {
   using Rule = rules::AdamRule<kDecoupled>;
   constexpr double kBeta1 = 0.9, kBeta2 = 0.99, kEpsilon = 0.01;
-  return shard_rule(std::string(Rule::kName),
-                    Rule{.beta1 = kBeta1, .beta2 = kBeta2, .epsilon = kEpsilon}, {-1, 0},
-                    [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
-                      if (kDecoupled)
-                        p *= 1 - kShardRate * decay;
-                      else
-                        g += decay * p;
-                      s[0] += (1 - kBeta1) * (g - s[0]);
-                      s[1] = kBeta2 * s[1] + (1 - kBeta2) * g * g;
-                      const double root = std::sqrt(s[1]) / std::sqrt(1 - std::pow(kBeta2, t));
-                      p -= kShardRate / (1 - std::pow(kBeta1, t)) * s[0] / (root + kEpsilon);
-                    });
+  return shard_rule(
+      std::string(Rule::kName), Rule{.beta1 = kBeta1, .beta2 = kBeta2, .epsilon = kEpsilon},
+      {-1, 0},
+      [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
+        if (kDecoupled)
+          p *= 1 - kShardRate * decay;
+        else
+          g += decay * p;
+        s[0] += (1 - kBeta1) * (g - s[0]);
+        s[1] = kBeta2 * s[1] + (1 - kBeta2) * g * g;
+        const double root = std::sqrt(s[1]) / std::sqrt(1 - std::pow(kBeta2, t));
+        p -= kShardRate / (1 - std::pow(kBeta1, t)) * s[0] / (root + kEpsilon);
+      },
+      narrowed(!kDecoupled, [=](float p, float g, double decay, int t, Floats& s) {
+        const float keep = kDecoupled ? 1 - kShardRate * decay : 1;
+        const float step = kShardRate / (1 - std::pow(kBeta1, t));
+        const float root = std::sqrt(1 - std::pow(kBeta2, t)), epsilon = kEpsilon;
+        const float fresh = 1 - kBeta1, kept = kBeta2, squared = 1 - kBeta2;
+        s[0] = std::fma(fresh, g - s[0], s[0]);
+        s[1] = std::fma(kept, s[1], (squared * g) * g);
+        return std::fma(-step, s[0] / (std::sqrt(s[1]) / root + epsilon), p * keep);
+      }));
 }
 
 inline ShardRule adamax_rule() {
   constexpr double kBeta1 = 0.9, kBeta2 = 0.99, kEpsilon = 0.01;
-  return shard_rule("adamax", rules::Adamax{.beta1 = kBeta1, .beta2 = kBeta2, .epsilon = kEpsilon},
-                    {-1, 0},
-                    [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
-                      g += decay * p;
-                      s[0] += (1 - kBeta1) * (g - s[0]);
-                      s[1] = std::max(kBeta2 * s[1], std::abs(g) + kEpsilon);
-                      p -= kShardRate / (1 - std::pow(kBeta1, t)) * s[0] / s[1];
-                    });
+  return shard_rule(
+      "adamax", rules::Adamax{.beta1 = kBeta1, .beta2 = kBeta2, .epsilon = kEpsilon}, {-1, 0},
+      [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
+        g += decay * p;
+        s[0] += (1 - kBeta1) * (g - s[0]);
+        s[1] = std::max(kBeta2 * s[1], std::abs(g) + kEpsilon);
+        p -= kShardRate / (1 - std::pow(kBeta1, t)) * s[0] / s[1];
+      },
+      narrowed(true, [=](float p, float g, double, int t, Floats& s) {
+        const float step = kShardRate / (1 - std::pow(kBeta1, t));
+        const float fresh = 1 - kBeta1, kept = kBeta2, epsilon = kEpsilon;
+        s[0] = std::fma(fresh, g - s[0], s[0]);
+        s[1] = std::max(kept * s[1], std::abs(g) + epsilon);
+        return std::fma(-step, s[0] / s[1], p);
+      }));
 }
 
 inline ShardRule adadelta_rule() {
   constexpr double kRho = 0.8, kEpsilon = 0.01;
-  return shard_rule("adadelta", rules::Adadelta{.rho = kRho, .epsilon = kEpsilon}, {0, 0},
-                    [=](double& p, double g, double decay, int, ShardRule::ElementStates& s) {
-                      g += decay * p;
-                      s[0] = kRho * s[0] + (1 - kRho) * g * g;
-                      const double delta = std::sqrt((s[1] + kEpsilon) / (s[0] + kEpsilon)) * g;
-                      s[1] = kRho * s[1] + (1 - kRho) * delta * delta;
-                      p -= kShardRate * delta;
-                    });
+  return shard_rule(
+      "adadelta", rules::Adadelta{.rho = kRho, .epsilon = kEpsilon}, {0, 0},
+      [=](double& p, double g, double decay, int, ShardRule::ElementStates& s) {
+        g += decay * p;
+        s[0] = kRho * s[0] + (1 - kRho) * g * g;
+        const double delta = std::sqrt((s[1] + kEpsilon) / (s[0] + kEpsilon)) * g;
+        s[1] = kRho * s[1] + (1 - kRho) * delta * delta;
+        p -= kShardRate * delta;
+      },
+      narrowed(true, [=](float p, float g, double, int, Floats& s) {
+        const float rate = kShardRate, kept = kRho, fresh = 1 - kRho;
+        const float epsilon = kEpsilon;
+        s[0] = std::fma(kept, s[0], (fresh * g) * g);
+        const float delta = std::sqrt(s[1] + epsilon) / std::sqrt(s[0] + epsilon) * g;
+        s[1] = std::fma(kept, s[1], (fresh * delta) * delta);
+        return std::fma(-rate, delta, p);
+      }));
 }
 
 inline ShardRule sgd_rule(std::string name, double momentum, double dampening, bool nesterov) {
-  return shard_rule(std::move(name),
-                    rules::Sgd{.momentum = momentum, .dampening = dampening, .nesterov = nesterov},
-                    momentum > 0 ? std::vector<double>{-1} : std::vector<double>{},
-                    [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
-                      g += decay * p;
-                      if (momentum > 0) {
-                        s[0] = t == 1 ? g : momentum * s[0] + (1 - dampening) * g;
-                        g = nesterov ? g + momentum * s[0] : s[0];
-                      }
-                      p -= kShardRate * g;
-                    });
+  return shard_rule(
+      std::move(name),
+      rules::Sgd{.momentum = momentum, .dampening = dampening, .nesterov = nesterov},
+      momentum > 0 ? std::vector<double>{-1} : std::vector<double>{},
+      [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
+        g += decay * p;
+        if (momentum > 0) {
+          s[0] = t == 1 ? g : momentum * s[0] + (1 - dampening) * g;
+          g = nesterov ? g + momentum * s[0] : s[0];
+        }
+        p -= kShardRate * g;
+      },
+      narrowed(true, [=](float p, float g, double, int t, Floats& s) {
+        const float rate = kShardRate, kept = momentum, fresh = 1 - dampening;
+        if (momentum > 0) {
+          s[0] = t == 1 ? g : std::fma(kept, s[0], fresh * g);
+          g = nesterov ? std::fma(kept, s[0], g) : s[0];
+        }
+        return std::fma(-rate, g, p);
+      }));
 }
 
 inline std::vector<ShardRule> shard_rules() {
@@ -281,6 +333,11 @@ inline ShardValues three_steps(Backend& backend, const ShardCase& c, const Shard
   return out;
 }
 
+inline double scaled(double gradient, DType wide) {
+  if (wide == DType::kF64) return kShardScale * gradient;
+  return static_cast<float>(kShardScale) * static_cast<float>(gradient);
+}
+
 // The same by the rule's formula, in double. The copy: the master, which nobody has rounded.
 inline ShardValues three_steps_by_formula(const ShardCase& c, const ShardRule& rule) {
   ShardValues out = first_values(c, rule);
@@ -293,7 +350,7 @@ inline ShardValues three_steps_by_formula(const ShardCase& c, const ShardRule& r
       for (auto i = static_cast<size_t>(segment.begin); i < static_cast<size_t>(segment.end); ++i) {
         ShardRule::ElementStates s = {};
         for (size_t k = 0; k < out.states.size(); ++k) s[k] = out.states[k][i];
-        rule.formula(out.master[i], kShardScale * grad[i], segment.decay ? kShardDecay : 0,
+        rule.formula(out.master[i], scaled(grad[i], c.wide()), segment.decay ? kShardDecay : 0,
                      static_cast<int>(out.counts[parameter]), s);
         for (size_t k = 0; k < out.states.size(); ++k) out.states[k][i] = s[k];
         if (c.copy) out.copy[i] = out.master[i];

@@ -52,6 +52,18 @@ TEST_CASE("optimizer kernels: segments of every size, out of order, with gaps th
   });
 }
 
+TEST_CASE("optimizer kernels have the bits of their formulas in f32, each fma written out") {
+  const ShardCase c = {.n = 5000, .segments = {{3, 2501, true, 0}, {2504, 4999, false, 1}}};
+  on_gpu([&](cuda::CudaBackend& gpu) {
+    for (ShardRule rule : shard_rules()) {
+      CAPTURE(rule.name);
+      const ShardValues kernel = three_steps(gpu, c, rule);
+      rule.formula = rule.in_f32;
+      CHECK((kernel == three_steps_by_formula(c, rule)));
+    }
+  });
+}
+
 TEST_CASE("optimizer kernels: a step of 16 bits is a wide step, rounded") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const ShardRule& rule : shard_rules()) {
