@@ -98,6 +98,9 @@ class Communicator {
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
   // False when this rank knows that another rank gave up before.
   virtual bool abort(const std::string& reason) = 0;
+  // Why a rank, also this one, has given up; empty: none has, as far as this rank can see without
+  // waiting. From any thread.
+  virtual std::string aborted() const { return {}; }
   // True when sums are formed as ReduceOp says. Otherwise their bits may depend on how ranks are
   // grouped.
   virtual bool sums_in_rank_order() const { return true; }

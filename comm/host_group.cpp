@@ -49,6 +49,7 @@ struct alignas(kCacheLine) GroupState {
 namespace {
 
 constexpr uint32_t kAborted = 1;
+constexpr int kNoRank = -1;
 constexpr uint32_t kMeeting = 2;
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
@@ -260,6 +261,11 @@ bool AbortList::abort(const std::string& reason, int by) {
     }
   }
   return !another;
+}
+
+std::optional<JobAbort> AbortList::aborted() const {
+  std::lock_guard lock(mutex_);
+  return aborted_ ? aborted_ : found(kNoRank);
 }
 
 void AbortList::check(std::string_view doing) const {

@@ -116,9 +116,10 @@ class AbortList {
   // A wait in one of the groups has ended by this abort. The group may be gone when somebody asks.
   void hear(const JobAbort& abort);
   void check(std::string_view doing) const;  // throws Error(reason) once aborted in this process
+  std::optional<JobAbort> aborted() const;   // by any rank, in any of the groups
 
  private:
-  std::optional<JobAbort> found(int rank) const;  // by another rank than this one
+  std::optional<JobAbort> found(int rank) const;  // by another rank than this one, locked
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<GroupState>> groups_;  // add() drops those that are gone
   std::optional<JobAbort> heard_;                  // the first

@@ -108,6 +108,11 @@ class LocalCommunicator final : public HostCommunicator {
     return group_->job->abort_list.abort(said, job_rank());
   }
 
+  std::string aborted() const override {
+    const auto abort = group_->job->abort_list.aborted();
+    return abort ? abort->reason : "";
+  }
+
  private:
   HostGroup::Heard hears() const {
     return [job = group_->job](const JobAbort& abort) { job->abort_list.hear(abort); };

@@ -24,7 +24,7 @@ namespace {
 // What all NCCL communicators of a rank share.
 struct NcclJob {
   explicit NcclJob(const NcclOptions& o)
-      : options(o), library(nccl::library()), watchdog(library, o.timeout, o.failed) {}
+      : options(o), library(nccl::library()), watchdog(library, o) {}
 
   // Waits until NCCL is done with a call on `comm` that returned `result`; Error when it failed.
   void settle(nccl::Comm comm, nccl::Result result, std::string_view what) const;
@@ -65,6 +65,7 @@ class NcclCommunicator final : public Communicator {
                                        MemoryCategory category) override;
   std::unique_ptr<Communicator> split(const SplitRule& rule, const std::string& name) override;
   bool abort(const std::string& reason) override { return control_->abort(reason); }
+  std::string aborted() const override { return control_->aborted(); }
   bool sums_in_rank_order() const override { return false; }
   std::string notice() const override { return job_->notice; }
 
@@ -149,6 +150,7 @@ class NcclBuffer final : public CommBuffer {
   // Nothing of it may be in flight: not the collectives, not what computes with it.
   ~NcclBuffer() override {
     backend_.ledger().subtract(category_, bytes_);
+    if (std::uncaught_exceptions() > 0) return;  // it may be in flight until peers come
     const nccl::Library& library = group_->job().library;
     try {
       if (group_->last) group_->last->wait();
@@ -220,13 +222,16 @@ NcclGroup::NcclGroup(std::shared_ptr<NcclJob> job, nccl::Comm comm, const std::s
   job_->watchdog.add(comm_, name);
 }
 
-// In an error peers may never come to the end of what was begun.
+// In an error peers may never come to the end of what was begun, and an abort waits for their
+// aborts. So nothing is waited for here: threads leave their communicators to the watchdog, which
+// tells the peers; of a process they stay until its end, which follows.
 NcclGroup::~NcclGroup() {
-  if (!job_->watchdog.remove(comm_)) return;
+  const bool in_error = std::uncaught_exceptions() > 0;
+  if (in_error && job_->options.given_up) return;
+  if (!job_->watchdog.remove(comm_) || in_error) return;
   const nccl::Library& library = job_->library;
   const auto deadline = std::chrono::steady_clock::now() + kUntilFinalized;
-  nccl::Result state =
-      std::uncaught_exceptions() > 0 ? nccl::kRemoteError : library.finalize(comm_);
+  nccl::Result state = library.finalize(comm_);
   while (state == nccl::kInProgress && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(kAsks);
     if (library.async_error(comm_, &state) != nccl::kSuccess) break;

@@ -28,6 +28,8 @@ Library open() {
   from.find(to.finalize, "ncclCommFinalize");
   from.find(to.destroy, "ncclCommDestroy");
   from.find(to.abort, "ncclCommAbort");
+  from.find(to.group_start, "ncclGroupStart");
+  from.find(to.group_end, "ncclGroupEnd");
   from.find(to.async_error, "ncclCommGetAsyncError");
   from.find(to.error_string, "ncclGetErrorString");
   from.find(to.last_error, "ncclGetLastError");

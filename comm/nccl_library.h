@@ -63,7 +63,9 @@ struct Library {
   Result (*split)(Comm, int color, int key, Comm*, Config*);
   Result (*finalize)(Comm);
   Result (*destroy)(Comm);
-  Result (*abort)(Comm);
+  Result (*abort)(Comm);  // waits for the end of its collectives, and for the peers' aborts
+  Result (*group_start)();
+  Result (*group_end)();
   Result (*async_error)(Comm, Result*);
   const char* (*error_string)(Result);
   const char* (*last_error)(Comm);  // what NCCL last warned of; may be empty

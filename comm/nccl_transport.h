@@ -26,6 +26,10 @@ struct NcclOptions {
   // Called once, by the watchdog's thread, when a collective failed or did not come to its end. The
   // job cannot go on: communicators are aborted next and later calls throw the reason. May be null.
   std::function<void(const std::string& reason)> failed = nullptr;
+  // Why the job was given up; empty: it was not. For ranks that are threads. The watchdog asks all
+  // the time, and then aborts this rank's communicators: ncclCommAbort waits for the peers'
+  // aborts. Null: ranks are processes, whose end closes their peers' connections.
+  std::function<std::string()> given_up = nullptr;
 };
 
 // Why there is no NCCL here; empty: there is.

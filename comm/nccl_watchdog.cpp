@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace fsdp::comm {
 namespace {
@@ -33,12 +34,8 @@ std::string told_by_nccl(const nccl::Library& library, nccl::Result result, nccl
                                 : "");
 }
 
-NcclWatchdog::NcclWatchdog(const nccl::Library& library, std::chrono::milliseconds timeout,
-                           Failed failed)
-    : library_(library),
-      timeout_(timeout),
-      failed_(std::move(failed)),
-      thread_([this] { run(); }) {}
+NcclWatchdog::NcclWatchdog(const nccl::Library& library, const NcclOptions& options)
+    : library_(library), options_(options), thread_([this] { run(); }) {}
 
 NcclWatchdog::~NcclWatchdog() {
   {
@@ -47,6 +44,10 @@ NcclWatchdog::~NcclWatchdog() {
   }
   wake_.notify_all();
   thread_.join();
+  if (groups_.empty()) return;
+  const std::string reason = "a rank ended in an error";
+  if (options_.failed) options_.failed(reason);  // or the peers would wait for this rank
+  give_up(reason);
 }
 
 void NcclWatchdog::add(nccl::Comm comm, std::string name) {
@@ -75,22 +76,31 @@ void NcclWatchdog::run() {
     const std::optional<std::string> problem = look();
     if (!problem) continue;
     lock.unlock();
-    if (failed_) failed_(*problem);
-    lock.lock();
+    if (options_.failed) options_.failed(*problem);
     return give_up(*problem);
   }
   look();  // the ring is complete for those who read it after the end
 }
 
-// Aborted communicators end the kernels that wait in them, so that streams can be waited for.
+// Aborted communicators end the kernels that wait in them, so that streams can be waited for. The
+// aborts may wait for peers, and whoever asks meanwhile is not to wait with them.
 void NcclWatchdog::give_up(const std::string& reason) {
-  reason_ = reason;
-  for (const Group& group : groups_) library_.abort(group.comm);
-  groups_.clear();
-  calls_.clear();
+  std::vector<Group> aborted;
+  {
+    const std::lock_guard lock(mutex_);
+    reason_ = reason;
+    aborted = std::exchange(groups_, {});
+    calls_.clear();
+  }
+  library_.group_start();
+  for (const Group& group : aborted) library_.abort(group.comm);
+  library_.group_end();
 }
 
 std::optional<std::string> NcclWatchdog::look() {
+  if (const std::string reason = options_.given_up ? options_.given_up() : ""; !reason.empty()) {
+    return reason;
+  }
   for (Watched& watched : calls_) {
     if (auto problem = look_at(watched)) return problem;
   }
@@ -106,7 +116,7 @@ std::optional<std::string> NcclWatchdog::look_at(Watched& watched) try {
   if (call.begun) {
     if (!call.begun->ready()) return std::nullopt;
     call.begun = nullptr;
-    watched.patience.emplace(timeout_);
+    watched.patience.emplace(options_.timeout);
     call.ring->start(call.sequence);
   }
   if (call.done->ready()) {
@@ -116,7 +126,7 @@ std::optional<std::string> NcclWatchdog::look_at(Watched& watched) try {
   }
   if (watched.patience && !watched.patience->over()) return std::nullopt;
   return fmt::format("no end of {} ({}) within {} s: a rank did not come to it", text_of(call),
-                     call.ring->name(), std::chrono::duration<double>(timeout_).count());
+                     call.ring->name(), std::chrono::duration<double>(options_.timeout).count());
 } catch (const std::exception& error) {  // a stream that failed
   return fmt::format("{} ({}): {}", text_of(watched.call), watched.call.ring->name(), error.what());
 }

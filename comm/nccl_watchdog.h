@@ -3,8 +3,12 @@
 // not end in time. NCCL itself would wait for a dead peer for ever.
 //
 // A watched collective:  issued -> begun (event before it is ready) -> done (event after it is)
-//                                    | longer than the timeout, or an error of the communicator
+//                                    | longer than the timeout, an error of the communicator, or
+//                                    | the job was given up
 //                                    +-> failed(reason), then ncclCommAbort of all communicators
+//
+// Aborts are one group of calls: an abort waits for the collectives of its communicator, which may
+// be queued behind a collective of another one, and for peers to abort theirs.
 #pragma once
 
 #include <chrono>
@@ -19,6 +23,7 @@
 
 #include "comm/collective_ring.h"
 #include "comm/nccl_library.h"
+#include "comm/nccl_transport.h"
 #include "comm/patience.h"
 #include "core/backend.h"
 #include "core/machine_error.h"
@@ -30,8 +35,9 @@ std::string told_by_nccl(const nccl::Library& library, nccl::Result result, nccl
 
 class NcclWatchdog {
  public:
-  using Failed = std::function<void(const std::string& reason)>;
-  NcclWatchdog(const nccl::Library& library, std::chrono::milliseconds timeout, Failed failed);
+  // `options`: the timeout, and the functions that are called.
+  NcclWatchdog(const nccl::Library& library, const NcclOptions& options);
+  // Communicators that an error has left here are aborted.
   ~NcclWatchdog();
   NcclWatchdog(const NcclWatchdog&) = delete;
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
@@ -48,8 +54,8 @@ class NcclWatchdog {
   };
   void watch(Call call);
   void check(const std::string& name) const;  // throws MachineError(reason) once it has given up
-  // Calls `f`, which uses a communicator, under the lock that aborting takes: an aborted one is
-  // freed. It must not wait. Throws as check() does.
+  // Calls `f`, which uses a communicator, under a lock: it is not aborted meanwhile. `f` must not
+  // wait. Throws as check() does.
   template <typename F>
   auto call(std::string_view name, F f) const {
     const std::lock_guard lock(mutex_);
@@ -74,8 +80,7 @@ class NcclWatchdog {
   void give_up(const std::string& reason);
 
   const nccl::Library& library_;
-  const std::chrono::milliseconds timeout_;
-  const Failed failed_;
+  const NcclOptions options_;
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable wake_;
   bool ending_ = false;

@@ -34,9 +34,10 @@ struct Settings {
   // Test hooks of streams, as in cpu::CpuOptions.
   std::function<int(const std::string&, std::string_view)> delay;
   std::function<bool(const std::string&, const std::string&)> ignore_wait;
-  uint64_t memory = uint64_t{2} << 30;  // bytes of the device
-  uint64_t shared_per_block = 232448;   // bytes that a block may ask for; an H200's
-  int compute_capability = 90;          // ten times it: an H200's
+  // Bytes of the device. CUDA_EMULATOR_MEMORY_MIB sets another default.
+  uint64_t memory = uint64_t{2} << 30;
+  uint64_t shared_per_block = 232448;  // bytes that a block may ask for; an H200's
+  int compute_capability = 90;         // ten times it: an H200's
   int driver = -1;  // the CUDA that the driver knows, 12040; 0: there is none; -1: this program's
   int count_error = 0;  // the cudaError_t of cudaGetDeviceCount, unless 0
   int kernel_code = 0;  // the cudaError_t with which a kernel is found; 0: there is code of it.
@@ -58,6 +59,7 @@ struct Settings {
   // Of the device, that a communicator takes when it is made, and as many with the first
   // collective, which connects the ranks. CUDA_EMULATOR_NCCL_MIB sets another default.
   uint64_t nccl_bytes = 0;
+  bool nccl_aborts_alone = false;  // without waiting for peers' connections: see nccl.cpp
   // Called in every collective that NCCL is asked for, before it touches the communicator.
   std::function<void()> nccl_call;
   // What a product takes by the device's clock, ns, on top of what it takes here; told the place of

@@ -37,12 +37,21 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { ret
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
   const Pool& pool = device().pool;
   auto* const bytes = static_cast<uint64_t*>(value);
-  if (attribute == cudaMemPoolAttrReservedMemCurrent) {
-    *bytes = pool.reserved();
-  } else if (attribute == cudaMemPoolAttrUsedMemCurrent) {
-    *bytes = pool.used();
-  } else {
-    return returned(cudaErrorInvalidValue);
+  switch (attribute) {
+    case cudaMemPoolAttrReservedMemCurrent:
+      *bytes = pool.reserved();
+      break;
+    case cudaMemPoolAttrReservedMemHigh:
+      *bytes = pool.reserved_peak();
+      break;
+    case cudaMemPoolAttrUsedMemCurrent:
+      *bytes = pool.used();
+      break;
+    case cudaMemPoolAttrUsedMemHigh:
+      *bytes = pool.used_peak();
+      break;
+    default:
+      return returned(cudaErrorInvalidValue);
   }
   return cudaSuccess;
 }

@@ -1,13 +1,23 @@
-// The part of NCCL that the project calls, over ranks as threads: a collective is a task of an
-// emulated GPU's stream, in which the ranks meet as those of comm/local_transport.h do. A
-// communicator comes into being when all its ranks have asked for it, as with nonblocking NCCL; an
-// aborted one ends the tasks that wait in it. Read next: comm/nccl_library.h.
+// The part of NCCL that the project calls, over ranks that are threads of a process or processes of
+// a host: a collective is a task of an emulated GPU's stream, and an engine of the host's transports
+// runs it. A communicator comes into being when all its ranks have asked for it, as with
+// nonblocking NCCL; an aborted one ends the tasks that wait in it.
+// Read next: comm/nccl_library.h, nccl_meeting.h.
 //
 // [Note: in progress] As strict as NCCL 2.18 to 2.30 (init.cc, group.cc). Every call on a
 // nonblocking communicator leaves it in progress until ncclCommGetAsyncError has said kSuccess, and
 // a further call before that is an invalid argument (ncclCommEnsureReady). ncclCommSplit returns
 // kSuccess at once, leaves the child null, and has the *parent* in progress until the child is
 // there. NCCL would let a caller pass that did not ask but was late enough; this one does not.
+//
+// [Note: aborts wait] ncclCommAbort ends the collectives of this rank alone, and blocks, also on a
+// nonblocking communicator (group.cc: destroyFlag), until
+// - all that was launched on the communicator is over (init.cc, commDestroySync): a collective that
+//   is queued behind another communicator's never is, before that one's flag is set, too;
+// - its peers have aborted or destroyed theirs (proxy.cc: "we cannot let proxy thread exit if we
+//   still have peer connections"), as ranks of one host do that are processes. Ranks of a process
+//   do not wait for each other; here they do. Settings::nccl_aborts_alone takes this rule away.
+// Between ncclGroupStart and ncclGroupEnd all flags are set first.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -18,14 +28,17 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include "comm/host_collectives.h"
 #include "comm/nccl_library.h"
 #include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/nccl_meeting.h"
 #include "tests/cuda_emulator/scheduler.h"
 
 namespace fsdp::emulator {
@@ -40,45 +53,30 @@ int64_t nccl_uses_of_freed() { return uses_of_freed; }
 namespace fsdp::comm::nccl {
 namespace {
 
+using emulator::NcclMeeting;
 using emulator::registrations;
 
 constexpr int kVersion = 23007;
 constexpr auto kForEver = std::chrono::hours(1);  // NCCL knows no timeout
 
-struct Arrival {
-  int color, key, rank;  // rank: in the parent
-};
-
-// The ranks of a parent on their way into communicators, one a color.
-struct Meeting {
-  int expected = 0;
-  std::vector<Arrival> arrivals = {};
-  std::map<int, std::shared_ptr<GroupState>> states = {};  // by color
-};
-
-std::mutex mutex;  // of the meetings, and the life of communicators that come into being
-std::map<std::string, std::shared_ptr<Meeting>> meetings;
+std::mutex mutex;  // of what follows
 std::set<Comm> alive;
 std::string warned;  // the last warning of NCCL in this process
-
-std::shared_ptr<GroupState> make_state(int size) {
-  constexpr std::align_val_t kAlign{64};
-  void* memory = ::operator new(HostGroup::state_bytes(size), kAlign);
-  HostGroup::create_state(memory, size);
-  return {static_cast<GroupState*>(memory),
-          [](GroupState* state) { ::operator delete(static_cast<void*>(state), kAlign); }};
-}
 
 }  // namespace
 
 struct CommContent {
-  std::shared_ptr<Meeting> meeting;
-  Arrival self;
+  std::shared_ptr<NcclMeeting> meeting;
+  std::shared_ptr<NcclMeeting::Seat> seat;  // of the meeting
+  int meeting_rank;
   std::string identity;  // the same on all ranks of the group
   int splits = 0;
-  int size = 0;
-  std::shared_ptr<GroupState> state = nullptr;  // null: not all are there yet
+  NcclMeeting::Group group = {};                // without seats: not all are there yet
+  std::shared_ptr<GroupState> state = nullptr;  // null, too
   std::shared_ptr<DirectEngine> engine = nullptr;
+  std::shared_ptr<const PeerWindow> everything = nullptr;  // of ranks that are threads
+  // Collectives that are not over.
+  std::shared_ptr<std::atomic<int>> launched = std::make_shared<std::atomic<int>>(0);
   // See [Note: in progress]: true, once asked, when that is over. Null: nothing is in progress.
   std::function<bool()> over = nullptr;
   Result failed = kSuccess;                      // of a call, which said that it was in progress
@@ -90,14 +88,16 @@ struct CommContent {
 
 namespace {
 
-std::unique_ptr<CommContent> arrive(const std::string& identity, int expected, Arrival self) {
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<Meeting>& meeting = meetings[identity];
-  if (!meeting) meeting = std::make_shared<Meeting>(Meeting{expected});
-  meeting->arrivals.push_back(self);
+std::unique_ptr<CommContent> arrive(const std::string& identity, int ranks, int rank, int color,
+                                    int key) {
+  const auto meeting = NcclMeeting::at(identity, ranks);
+  const std::shared_ptr<NcclMeeting::Seat> seat(meeting, &meeting->seat(rank));
+  seat->sit(color, key);
   return std::make_unique<CommContent>(
-      CommContent{meeting, self, identity + "/" + std::to_string(self.color)});
+      CommContent{meeting, seat, rank, identity + "." + std::to_string(color)});
 }
+
+int ranks_of(Comm comm) { return static_cast<int>(comm->group.seats.size()); }
 
 Result warn(std::string text) {
   const std::lock_guard lock(mutex);
@@ -128,31 +128,27 @@ bool freed(Comm comm) {
 }
 
 bool ready(CommContent& comm) {
-  const std::lock_guard lock(mutex);
-  if (comm.state) return true;
-  if (static_cast<int>(comm.meeting->arrivals.size()) < comm.meeting->expected) return false;
-  std::vector<std::pair<int, int>> group;  // (key, rank)
-  for (const Arrival& other : comm.meeting->arrivals) {
-    if (other.color == comm.self.color) group.emplace_back(other.key, other.rank);
-  }
-  std::sort(group.begin(), group.end());
-  const std::pair own(comm.self.key, comm.self.rank);
-  comm.self.rank = static_cast<int>(std::find(group.begin(), group.end(), own) - group.begin());
-  comm.size = static_cast<int>(group.size());
-  std::shared_ptr<GroupState>& state = comm.meeting->states[comm.self.color];
-  if (!state) state = make_state(comm.size);
-  comm.state = state;
-  std::vector<int> members(group.size());
+  if (comm.engine) return true;
+  const auto group = comm.meeting->group_of(comm.meeting_rank);
+  if (!group || !(comm.state = comm.meeting->state_of(*group))) return false;
+  comm.group = *group;
+  std::vector<int> members(group->seats.size());
   std::iota(members.begin(), members.end(), 0);
-  comm.engine = std::make_shared<DirectEngine>(
-      HostGroup(state, comm.self.rank, members, "nccl", kForEver), Staging{});
+  const bool threads = group->one_process();  // which share the address space
+  comm.engine =
+      std::make_shared<DirectEngine>(HostGroup(comm.state, group->rank, members, "nccl", kForEver),
+                                     threads ? Staging{} : comm.meeting->staging_of(*group));
+  if (threads) {
+    comm.everything = std::make_shared<PeerWindow>(
+        PeerWindow{1, std::vector<uintptr_t>(members.size(), 0), nullptr});
+  }
   return true;
 }
 
 Result get_unique_id(UniqueId* id) {
   static std::atomic<int> made{0};
   *id = {};
-  const std::string text = "world " + std::to_string(made++);
+  const std::string text = std::to_string(::getpid()) + "." + std::to_string(made++);
   std::memcpy(id->bytes, text.data(), text.size());
   return kSuccess;
 }
@@ -176,7 +172,7 @@ Result begun(Comm comm) {
 
 Result init_rank(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (!expected(*config)) return kInvalidArgument;
-  auto made = arrive(id.bytes, ranks, {0, rank, rank});
+  auto made = arrive(id.bytes, ranks, rank, 0, rank);
   if (const Result took = take_buffer(&made->made_with); took != kSuccess) return took;
   *comm = give(std::move(made));
   (*comm)->over = [made = *comm] { return ready(*made); };
@@ -186,8 +182,8 @@ Result init_rank(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
 Result split(Comm parent, int color, int key, Comm* comm, Config* config) {
   if (!expected(*config) || !usable(parent)) return kInvalidArgument;
   *comm = nullptr;
-  const std::string identity = parent->identity + "." + std::to_string(parent->splits++);
-  parent->child = arrive(identity, parent->size, {color, key, parent->self.rank});
+  const std::string identity = parent->identity + "-" + std::to_string(parent->splits++);
+  parent->child = arrive(identity, ranks_of(parent), parent->group.rank, color, key);
   if (const Result took = take_buffer(&parent->child->made_with); took != kSuccess) return took;
   parent->over = [parent, comm] {
     if (!ready(*parent->child)) return false;
@@ -224,15 +220,47 @@ Result drop(Comm comm) {
     const std::lock_guard lock(mutex);
     alive.erase(comm);
   }
+  comm->seat->gone = 1;
   delete comm;
   return kSuccess;
 }
 
 Result destroy(Comm comm) { return usable(comm) ? drop(comm) : kInvalidArgument; }
 
-Result abort(Comm comm) {
-  if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort", comm->self.rank);
+thread_local int group_depth = 0;
+thread_local std::vector<Comm> aborted_in_group;
+
+void wait_until(const std::function<bool()>& condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// See [Note: aborts wait].
+Result reclaim(Comm comm) {
+  wait_until([&] { return *comm->launched == 0; });
+  if (!emulator::settings().nccl_aborts_alone) {
+    wait_until([&] { return !comm->group.peer_lives(); });
+  }
   return drop(comm);
+}
+
+Result abort(Comm comm) {
+  comm->seat->aborted = 1;
+  if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort", comm->group.rank);
+  if (group_depth == 0) return reclaim(comm);
+  aborted_in_group.push_back(comm);
+  return kSuccess;
+}
+
+Result group_start() {
+  ++group_depth;
+  return kSuccess;
+}
+
+Result group_end() {
+  if (group_depth == 0) return kInvalidUsage;
+  if (--group_depth > 0) return kSuccess;
+  for (const Comm comm : std::exchange(aborted_in_group, {})) reclaim(comm);
+  return kSuccess;
 }
 
 // The first collective of a kind connects the ranks for it.
@@ -278,28 +306,37 @@ void put_in_place(const void* send, void* to, size_t bytes, void* stream) {
 }
 
 Result enqueue(Comm comm, HostCall call, const void* data, void* stream) {
-  if (comm->size == 1) {  // the host's collectives are never asked for these
+  if (ranks_of(comm) == 1) {  // the host's collectives are never asked for these
     const auto bytes = static_cast<size_t>(call.numel) * size_of(call.dtype);
     if (call.output) put_in_place(data, call.output, bytes, stream);
     return begun(comm);
   }
-  const auto whole = std::make_shared<PeerWindow>(
-      PeerWindow{1, std::vector<uintptr_t>(static_cast<size_t>(comm->size), 0), nullptr});
   call.data = static_cast<std::byte*>(const_cast<void*>(data));
-  call.window = whole;  // threads share the address space
+  call.window = comm->everything;
   call.offset = reinterpret_cast<uintptr_t>(data);
-  emulator::enqueue_task(static_cast<cudaStream_t>(stream), "nccl",
-                         [engine = comm->engine, call] { engine->run(call); });
+  // A stream that has failed drops its tasks, which are over then, too.
+  ++*comm->launched;
+  const std::shared_ptr<void> over(nullptr, [count = comm->launched](void*) { --*count; });
+  auto task = [engine = comm->engine, call, seat = comm->seat, over] {
+    try {
+      engine->run(call);
+    } catch (const Error&) {  // a peer's abort ends nothing here
+      wait_until([&] { return seat->aborted != 0; });
+      throw;
+    }
+  };
+  emulator::enqueue_task(static_cast<cudaStream_t>(stream), "nccl", std::move(task));
   return begun(comm);
 }
 
-int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) * comm->size; }
+int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) * ranks_of(comm); }
 
 Result all_gather(const void* send, void* receive, size_t count, DataType type, Comm comm,
                   void* stream) {
   if (const Result may = may_collect(comm, Collective::kAllGather); may != kSuccess) return may;
   const size_t slot = count * size_of(dtype_of(type));
-  put_in_place(send, static_cast<std::byte*>(receive) + static_cast<size_t>(comm->self.rank) * slot,
+  put_in_place(send,
+               static_cast<std::byte*>(receive) + static_cast<size_t>(comm->group.rank) * slot,
                slot, stream);
   return enqueue(comm,
                  {.collective = Collective::kAllGather,
@@ -335,7 +372,8 @@ Result all_reduce(const void* send, void* receive, size_t count, DataType type, 
 Result broadcast(const void* send, void* receive, size_t count, DataType type, int root, Comm comm,
                  void* stream) {
   if (const Result may = may_collect(comm, Collective::kBroadcast); may != kSuccess) return may;
-  if (comm->self.rank == root) put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
+  if (comm->group.rank == root)
+    put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kBroadcast,
                   .dtype = dtype_of(type),
@@ -359,6 +397,8 @@ const Library& library() {
       .finalize = finalize,
       .destroy = destroy,
       .abort = abort,
+      .group_start = group_start,
+      .group_end = group_end,
       .async_error = async_error,
       .error_string =
           [](Result result) {

@@ -31,6 +31,8 @@ bool Pool::take(size_t bytes, cudaStream_t stream) {
     return false;
   }
   used_ += bytes;
+  used_peak_ = std::max(used_peak_, used_);
+  reserved_peak_ = std::max(reserved_peak_, used_ + kept());
   return true;
 }
 
@@ -66,6 +68,16 @@ size_t Pool::used() const {
 size_t Pool::reserved() const {
   const std::lock_guard lock(mutex_);
   return used_ + kept();
+}
+
+size_t Pool::used_peak() const {
+  const std::lock_guard lock(mutex_);
+  return used_peak_;
+}
+
+size_t Pool::reserved_peak() const {
+  const std::lock_guard lock(mutex_);
+  return reserved_peak_;
 }
 
 size_t Pool::free() const {

@@ -30,7 +30,9 @@ class Pool {
 
   size_t used() const;      // of the pool
   size_t reserved() const;  // by the pool: used and kept
-  size_t free() const;      // that the device has left
+  size_t used_peak() const;
+  size_t reserved_peak() const;
+  size_t free() const;  // that the device has left
 
  private:
   struct Kept {
@@ -43,7 +45,7 @@ class Pool {
 
   mutable std::mutex mutex_;
   std::vector<Kept> kept_;
-  size_t used_ = 0, outside_ = 0;
+  size_t used_ = 0, outside_ = 0, used_peak_ = 0, reserved_peak_ = 0;
 };
 
 }  // namespace fsdp::emulator

@@ -45,6 +45,8 @@ struct State {
     if (!fault.empty()) settings.faulty_kernel = std::stoll(fault);
     const std::string mib = variable("CUDA_EMULATOR_NCCL_MIB");
     if (!mib.empty()) settings.nccl_bytes = std::stoull(mib) << 20;
+    const std::string memory = variable("CUDA_EMULATOR_MEMORY_MIB");
+    if (!memory.empty()) settings.memory = std::stoull(memory) << 20;
     const std::string waits = variable("CUDA_EMULATOR_DRIVER_WAITS");
     if (waits == "own") settings.driver_waits = DriverWaits::kForOwn;
     if (waits == "all") settings.driver_waits = DriverWaits::kForAll;

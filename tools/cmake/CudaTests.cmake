@@ -66,6 +66,10 @@ if(FSDP_HAVE_EMULATOR)
   endforeach()
   set_source_files_properties(${PROJECT_BINARY_DIR}/cuda_emulator/device_count.cpp PROPERTIES
     COMPILE_DEFINITIONS FSDP_CUDA_CODE="80, 90a, PTX of 90")
+  foreach(name IN LISTS exact_kernels)
+    set_source_files_properties(${PROJECT_BINARY_DIR}/cuda_emulator/${name}.cu.cpp PROPERTIES
+                                COMPILE_OPTIONS -ffp-contract=off)
+  endforeach()
   # Object libraries: their definitions stand before those of fsdp_cuda_backend, real or absent.
   function(fsdp_emulated_library name)
     add_library(${name} OBJECT ${ARGN})
@@ -125,6 +129,7 @@ if(FSDP_HAVE_EMULATOR)
   fsdp_entry(emulated/resume cuda_emulator 600 2 bash ${tests}/cuda_emulator/resume.sh)
   fsdp_entry(emulated/memory_limit cuda_emulator 300 1 bash ${tests}/cuda_emulator/memory_limit.sh)
   fsdp_entry(emulated/lost_context cuda_emulator 300 2 bash ${tests}/cuda_emulator/lost_context.sh)
+  fsdp_entry(emulated/nccl_errors cuda_emulator 300 2 bash ${tests}/cuda_emulator/nccl_errors.sh)
   # With the driver's implicit waits: where each rank has a GPU, and where all share one, which NCCL
   # does not do.
   foreach(waits own all)

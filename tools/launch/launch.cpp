@@ -89,7 +89,7 @@ CoreSharing core_sharing(const std::vector<std::vector<std::string>>& places, in
 // Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, const RankPlace& place,
              RingDump& rings, const RankWork& work,
-             const std::function<void(const std::string& reason)>& transport_failed) {
+             const std::function<void(const std::string& reason)>& give_up) {
   rings.add_rank(world.rank(), world.rings());
   world.rings()->set_phase({.whole = "the set-up", .innermost = {}});
   check_same_settings(world, "options", options.same_on_all);
@@ -132,11 +132,15 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,
                          .before = starts_before(),
-                         .rings = &rings};
+                         .rings = &rings,
+                         .give_up = give_up};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
                                              .max_ctas = static_cast<int>(options.nccl_ctas),
-                                             .failed = transport_failed};
+                                             .failed = give_up};
+    if (place.local_ranks > 1) {
+      context.backend.nccl->given_up = [&world] { return world.aborted(); };
+    }
   }
   return work.body(context);
 }

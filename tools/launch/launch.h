@@ -36,7 +36,10 @@ struct RankContext {
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
   StartsBefore before = {};
-  RingDump* rings = nullptr;  // wants to know the run directory; null: there is none
+  RingDump* rings = nullptr;  // wants to know the run directory; null: no rings
+  // Reports to the job that this rank fails, before its error unwinds, because destructors may wait
+  // for peers. A process ends here. Null: world.abort().
+  std::function<void(const std::string& reason)> give_up = nullptr;
 };
 
 // Prints backend_note to stderr, once. For commands that measure: a reader must know what computed.

@@ -101,9 +101,11 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
     } catch (const AgreedError&) {
       throw;
     } catch (const std::exception& error) {
-      // Ranks that are threads are told before the session goes: it waits for its streams, and
-      // these for ranks whose hosts wait for this one.
-      if (rank.local_ranks > 1) rank.world.abort(error.what());
+      // Before the session goes: it waits for its streams, and these for ranks whose hosts wait
+      // for this one.
+      if (rank.world.size() > 1) {
+        rank.give_up ? rank.give_up(message_of(error)) : void(rank.world.abort(error.what()));
+      }
       throw;
     }
   }

@@ -242,6 +242,68 @@ TEST_CASE("a rank that does not come: the watchdog says where the others wait") 
         "not come to it");
 }
 
+// As tools/launch does for ranks that are threads.
+void on_told_ranks(int ranks, const std::function<void(Communicator&, CommRank&)>& body) {
+  comm::run_local_ranks(ranks, [&](Communicator& control) {
+    NcclOptions options;
+    options.failed = [&](const std::string& reason) { control.abort(reason); };
+    options.given_up = [&] { return control.aborted(); };
+    CommRank rank(std::make_unique<cuda::CudaBackend>());
+    const auto world = comm::make_nccl_world(control, options);
+    body(*world, rank);
+  });
+}
+
+TEST_CASE("one of N ranks throws: the others, which wait for it, end at once, and know its words") {
+  for (const int ranks : {2, 4}) {
+    for (const bool told : {true, false}) {  // before its error unwinds
+      CAPTURE(ranks);
+      CAPTURE(told);
+      const auto begin = std::chrono::steady_clock::now();
+      const auto body = [&](Communicator& world, CommRank& rank) {
+        const auto reduce = world.duplicate("reduce");
+        const CommTensor buffer =
+            comm_tensor(*reduce, *rank.backend, 64, DType::kF32, Memory::kFromCommunicator);
+        world.all_gather(*rank.first, buffer.tensor);
+        if (world.rank() == 1) {
+          if (told) world.abort("the disk is full");
+          throw Error("the disk is full");
+        }
+        const auto waits = [&] {
+          reduce->all_reduce(*rank.second, buffer.tensor, comm::ReduceOp::kSum);
+          rank.backend->synchronize(*rank.second);
+        };
+        CHECK(error_of(waits) != "");
+      };
+      CHECK(error_of([&] { on_told_ranks(ranks, body); }) == "rank 1: the disk is full");
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+    }
+  }
+}
+
+TEST_CASE("all communicators are aborted at once: one may be queued behind another") {
+  NcclOptions options;
+  options.timeout = std::chrono::milliseconds(300);
+  std::atomic<bool> done{false};
+  on_nccl(
+      2,
+      [&](Communicator& world, CommRank& rank) {
+        const auto behind = world.duplicate("behind"), stuck = world.duplicate("stuck");
+        const Tensor a = finished_zeros(rank, 8), b = finished_zeros(rank, 8);
+        behind->all_reduce(*rank.first, a, comm::ReduceOp::kSum);  // the first connects, and waits
+        rank.backend->synchronize(*rank.first);
+        if (world.rank() == 0) {
+          const EventPtr never = stuck->all_reduce(*rank.first, a, comm::ReduceOp::kSum);
+          rank.backend->wait(*rank.second, never);
+          behind->all_reduce(*rank.second, b, comm::ReduceOp::kSum);
+          CHECK(error_of([&] { rank.backend->synchronize(*rank.second); }) != "");
+          done = true;
+        }
+        while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      },
+      options);
+}
+
 TEST_CASE("a collective that meets a fault tells of the fault, as an error of the machine") {
   for (const bool connected : {true, false}) {
     std::function<void()> lose_context;  // within NCCL's call: before it the backend would tell
