@@ -94,9 +94,9 @@ bench-tokenizers: all
 # executions of each, those of FUZZ side by side. What it finds next is kept in build-fuzz/corpus.
 RUNS ?= 100000
 FUZZ ?= safetensors index config adapter tokenizer rows
-CLANG ?= $(firstword $(shell command -v clang++ clang++-19 clang++-16 clang++-15 clang++-14) clang++)
+CLANG ?= $(firstword $(shell command -v clang++-19 clang++-18 clang++-17 clang++-16 clang++) clang++)
 fuzz:
-	@command -v $(CLANG) >/dev/null || { echo "apt-get install clang (or set CLANG=)"; exit 1; }
+	@command -v $(CLANG) >/dev/null || { echo "apt-get install clang-19 (16 or newer; or set CLANG=)"; exit 1; }
 	@test -f build-fuzz/CMakeCache.txt || cmake -S . -B build-fuzz -DFSDP_FUZZ=ON -DFSDP_TESTS=OFF \
 	  $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_CXX_COMPILER=$(CLANG)
 	@cmake --build build-fuzz --parallel $$(nproc) --target $(FUZZ:%=fuzz_%) $(FUZZ:%=fuzz_smoke_%)
@@ -119,7 +119,7 @@ gpu-check:
 	@tools/setup.sh --tests
 	@tools/gpu_prebuild.sh native
 	@out=gpu-check/$$(date +%Y-%m-%d)-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown); status=0; \
-	for part in first second; do mkdir -p $$out/$$part; \
+	for part in first second third; do mkdir -p $$out/$$part; \
 	  PREBUILT=build-gpu/prebuilt OUT=$$out/$$part tools/gpu_check.sh $$part || status=1; done; exit $$status
 
 # What five guides need, and the tests that prove it (tests/requirements.txt).

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # Ten minutes on a machine with an NVIDIA GPU: runs there what tools/gpu_prebuild.sh has packed. Nothing is
 # built. Each stage has its own limit, and one that fails or is cut stops no other.
-#   PREBUILT=FOLDER OUT=FOLDER tools/gpu_check.sh [first|second]
+#   PREBUILT=FOLDER OUT=FOLDER tools/gpu_check.sh [first|second|third]
 #     PREBUILT   the unpacked archive. The folder is only read
 #     OUT        gets table.txt, results.json and logs.tar.gz, written anew after each stage
 #     first      (default) what one GPU does right, and how fast
-#     second     several ranks and GPUs, races, PyTorch beside this program
+#     second     several ranks and GPUs, fixtures, single accesses
+#     third      PyTorch next to this program, races
 #   ONLY="tests step"   only these stages
 #   SMALL=1             a tiny model and few tests: for an emulated GPU, where nothing is fast
 #   LIMITS=N            N times the seconds of each stage (default: 1)
 # A stage that cannot run says why and counts as skipped. Status: 1 where a stage has failed, 2 without a GPU.
-# The stages: tools/gpu/first.sh, tools/gpu/second.sh. Not here: the build (tools/gpu_prebuild.sh).
+# The stages: tools/gpu/{first,second,third}.sh. Not here: the build (tools/gpu_prebuild.sh).
 set -uo pipefail
 set -a  # stages run in shells of their own, so that one can be ended
 tools=$(cd "$(dirname "$0")" && pwd)
 kind=${1:-first}
 case "$kind" in
-  first | second) ;;
-  *) echo "usage: PREBUILT=FOLDER OUT=FOLDER tools/gpu_check.sh [first|second]" >&2; exit 2 ;;
+  first | second | third) ;;
+  *) echo "usage: PREBUILT=FOLDER OUT=FOLDER tools/gpu_check.sh [first|second|third]" >&2; exit 2 ;;
 esac
 for folder in PREBUILT OUT; do
   [ -d "${!folder:-}" ] || { echo "gpu-check: $folder: expected a folder, got '${!folder:-}'" >&2; exit 2; }
@@ -105,12 +106,26 @@ worst=0
 
 quoted() { printf '"%s"' "$(tr -d '\000-\037' <<<"${1:0:1000}" | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
 
+session=""  # of the stage that runs
+# All that a stage has started ends with it, also what `timeout` in it has put into process groups of their own.
+end_session() {
+  [ -n "$session" ] || return 0
+  cat /proc/[0-9]*/stat 2>/dev/null |
+    awk -v session="$session" '{ pid = $1; sub(/.*\) /, ""); if ($4 == session) print pid }' | xargs -r kill -KILL 2>/dev/null
+  session=""
+}
+on_the_card() { nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tr '\n' ';'; }
+
 # run_stage NAME LIMIT: 77 means skipped, with the reason in the last line of its log
 run_stage() {
   stage=$1 log=$work/logs/$1.log
   local limit=$(($2 * ${LIMITS:-1})) begin=$EPOCHREALTIME status=0 word says seconds
   printf '== %s (%d s)\n' "$stage" $limit
-  timeout --kill-after=1 $limit bash -uo pipefail -c "stage_$stage" >"$log" 2>&1 || status=$?
+  printf 'processes on the card before: %s\n' "$(on_the_card)" >"$log"
+  setsid timeout --kill-after=1 $limit bash -uo pipefail -c "stage_$stage" >>"$log" 2>&1 &
+  session=$!
+  wait $session || status=$?
+  end_session
   seconds=$(printf '%.1f' "$(seconds_since "$begin")")
   says=$(tail -n 1 "$log" | tr -d '\r')
   case $status in
@@ -181,6 +196,7 @@ write_results() {
 exec 3>&1
 finish() {
   trap - EXIT
+  end_session
   write_results
   { echo; cat "$OUT/table.txt"; } >&3
   rm -rf "$work"

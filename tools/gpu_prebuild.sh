@@ -4,7 +4,7 @@
 #   tools/gpu_prebuild.sh [ARCH] [-o FILE]
 #     ARCH      as CMAKE_CUDA_ARCHITECTURES: 90a-real (H100 and H200, the default), 80-real, ...; native: of
 #               the GPU here
-#     FILE      default: build-gpu/prebuilt-ARCH.tar.xz, less than 48 MiB; what is packed stays beside it,
+#     FILE      default: build-gpu/prebuilt-ARCH.tar.xz, less than 44 MiB; what is packed stays beside it,
 #               in the folder prebuilt
 #   JOBS=N                          compiler processes (default: all cores)
 #   PROGRAMS="FSDP TEST_GPU"        packs these two instead of building: the emulated ones, for a rehearsal
@@ -12,7 +12,7 @@
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."
-most_bytes=$((48 << 20))
+most_bytes=$((44 << 20))
 usage() { echo "usage: tools/gpu_prebuild.sh [ARCH] [-o FILE]" >&2; exit 2; }
 stop() { echo "gpu_prebuild: $*" >&2; exit 1; }
 

@@ -69,14 +69,21 @@ FreeMemory free_memory(int device) {
   cudaDeviceProp properties = {};
   size_t free = 0, total = 0;
   cudaMemPool_t pool = nullptr;
-  uint64_t reserved = 0, used = 0;
   CUDA_CHECK(cudaSetDevice(device));
   CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
   CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
-  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
-  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
-  return {properties.name, free, reserved, used};
+  const auto bytes = [&](cudaMemPoolAttr attribute) {
+    uint64_t value = 0;
+    CUDA_CHECK(cudaMemPoolGetAttribute(pool, attribute, &value));
+    return value;
+  };
+  return {.name = properties.name,
+          .bytes = free,
+          .pool = bytes(cudaMemPoolAttrReservedMemCurrent),
+          .pool_used = bytes(cudaMemPoolAttrUsedMemCurrent),
+          .pool_peak = bytes(cudaMemPoolAttrReservedMemHigh),
+          .pool_used_peak = bytes(cudaMemPoolAttrUsedMemHigh)};
 }
 
 bool built() { return true; }

@@ -30,8 +30,9 @@ std::string missing_code(int device);
 struct FreeMemory {
   std::string name;  // of the GPU
   size_t bytes = 0;
-  size_t pool = 0;       // what this process's pool has taken besides
-  size_t pool_used = 0;  // of that; the rest is kept
+  size_t pool = 0;                           // what this process's pool has taken besides
+  size_t pool_used = 0;                      // of that; the rest is kept
+  size_t pool_peak = 0, pool_used_peak = 0;  // the most of both so far
 };
 FreeMemory free_memory(int device);  // Error when there is no such device
 // Settings that CUDA reads when it is first called. Before that, and before the first thread.

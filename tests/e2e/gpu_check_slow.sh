@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a borrowed GPU machine is to do, rehearsed: the programs of the emulated GPU are packed, unpacked and
-# checked by tools/gpu_check.sh, both parts, with nothing of this machine's environment. Stand-ins: nvidia-smi,
+# checked by tools/gpu_check.sh, all three parts, with nothing of this machine's environment. Stand-ins: nvidia-smi,
 # and empty files for the CUDA libraries. Only the numbers are not a GPU's.
 # Environment: FSDP_EMULATED, TEST_CUDA_EMULATOR the programs (absent: skipped), MPIRUN, SOURCE the repository.
 source "$(dirname "$0")/../support/e2e.sh"
@@ -23,13 +23,13 @@ esac
 S
 printf '#!/usr/bin/env bash\n[[ "$*" != *"import glob, nvidia"* ]] || { echo "%s"; exit; }\nexit 1\n' "$scratch/wheels" >bin/python3
 chmod +x bin/*
-for part in first second; do
+for part in first second third; do
   env -i PATH="$scratch/bin:/usr/bin:/bin:/usr/sbin" HOME="$scratch" PREBUILT=there/prebuilt OUT=out SMALL=1 LIMITS=10 \
     "$SOURCE/tools/gpu_check.sh" $part >$part.log 2>&1 || fail "$part: status $?"
   cat out/table.txt
   tar -xzf out/logs.tar.gz
 done
-for stage in versions step tests dispatch timed fixtures kernels models large vocabulary nccl; do
+for stage in versions step cudnn tests dispatch timed fixtures kernels models large vocabulary nccl; do
   grep -qE "^$stage +passed" first.log second.log || { fail "$stage"; cat "logs/$stage.log"; }
 done
 for stage in ranks killed; do

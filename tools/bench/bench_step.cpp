@@ -8,6 +8,7 @@
 #include "kernels/meta/kernel_call.h"
 #include "models/weights.h"
 #include "tools/bench/statistics.h"
+#include "tools/launch/host_load.h"
 #include "tools/predict/call_meter.h"
 #include "tools/predict/machines.h"
 #include "tools/predict/memory_report.h"
@@ -17,7 +18,6 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr int kWarmUpSteps = 2;
 constexpr uint64_t kSeed = 0;
 constexpr double kLearningRate = 1e-4;
 
@@ -137,7 +137,7 @@ class StepBenchmark {
     for (Backend* place : {&session_->backend(), session_->host(), session_->file()}) {
       if (place) place->ledger().reset_peak();
     }
-    for (int i = 0; i < kWarmUpSteps; ++i) step();
+    for (int64_t i = 0; i < options_.warm_up; ++i) tell(i + 1 - options_.warm_up, step());
     read_memory(resident_before);
     std::optional<SpeedOfLightMeter> meter;
     if (options_.speed_of_light) {
@@ -151,6 +151,7 @@ class StepBenchmark {
     }
     for (int64_t i = 0; i < options_.steps; ++i) {
       result_.step_ms.push_back(step());
+      tell(i + 1, result_.step_ms.back());
       rank_.world.barrier();
       if (meter) result_.slices.push_back(meter->measure());
       if (predictor) predictor->measure();
@@ -169,6 +170,11 @@ class StepBenchmark {
     const std::chrono::duration<double, std::milli> passed =
         std::chrono::steady_clock::now() - start;
     return passed.count();
+  }
+
+  void tell(int64_t step, double ms) {
+    if (result_.first_step_s == 0) result_.first_step_s = process_age_s();
+    if (options_.step_ended && rank_.world.rank() == 0) options_.step_ended(step, ms);
   }
 
   void read_memory(size_t resident_before) {
@@ -197,7 +203,7 @@ class StepBenchmark {
     MetaRun run(bench_session(options_, rank_.backend), rank_.world.size(), rank_.world.rank());
     run.load(models::from_scratch(kSeed));
     run.set_rows_per_pass(batch_.rows_per_pass);
-    run.steps(options_.batch, options_.length, kWarmUpSteps);
+    run.steps(options_.batch, options_.length, options_.warm_up);
     const PhaseMemory& steps = run.phases().back();
     return {
         .device = counted(steps.usage), .host = counted(steps.host), .file = counted(steps.file)};

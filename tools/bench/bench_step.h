@@ -3,6 +3,7 @@
 // Read next: tools/bench/speed_of_light.h. Not here: printing (tools/commands/bench.cpp).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,10 +28,13 @@ struct StepBenchOptions {
   comm::FsdpOptions fsdp;     // dtypes follow from the one above; micro_steps divide the batch
   RecomputeMode recompute = RecomputeMode::kNone;
   int64_t recompute_every = 1;  // in every k-th block
+  int64_t warm_up = 2;          // steps before them, at least 1
   int64_t steps = 10;           // timed
   bool speed_of_light = true;   // measured between the steps
   int64_t traced_steps = 0;     // more steps, kernel by kernel
   bool predict = false;         // between the steps each of their calls by itself: on one rank
+  // Called on rank 0 as each step ends; the steps of the warm-up are ..., -1, 0.
+  std::function<void(int64_t step, double ms)> step_ended = {};
 };
 
 // Peaks of a rank, by place.
@@ -48,6 +52,7 @@ struct StepBench {
   PlacePeaks places, predicted_places;
   size_t process_ledger_peak = 0;  // of all ranks in this process, the host's memory too
   size_t resident_growth = 0;      // peak RSS of this process less its RSS before the model existed
+  double first_step_s = 0;         // from the process's start to the end of its first step
   StepValues values;               // of the last step
   // The same step without bytes (tools/predict/meta_run.h), where it was asked for: each call at
   // the median and at the least of its times.

@@ -93,6 +93,19 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
   if (options.kernels) print_kernels(kernel_totals(bench, cost));
 }
 
+Json json_of(const KernelTotals& totals) {
+  Json out = Json::array();
+  for (const auto& [key, total] : totals) {
+    out.push_back({{"stream", key.first},
+                   {"kernel", key.second},
+                   {"calls", total.calls},
+                   {"ms", total.ms},
+                   {"work", total.work}});
+    if (total.predicted_ms) out.back()["predicted_ms"] = *total.predicted_ms;
+  }
+  return out;
+}
+
 void print_json(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const StepFigures f = figures_of(bench, options.step);
@@ -133,25 +146,28 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
               {"peak_bytes_by_place", json_of(bench.places)},
               {"predicted_peak_bytes_by_place", json_of(bench.predicted_places)},
               {"process_peak_bytes", bench.process_ledger_peak},
+              {"first_step_s", bench.first_step_s},
               {"rss_growth_bytes", bench.resident_growth},
               {"loss", bench.values.loss},
               {"grad_norm", bench.values.grad_norm}};
+  if (rank.backend.cuda) {
+    const cuda::FreeMemory memory = cuda::free_memory(rank.backend.cuda->device);
+    out["pool_peak_bytes"] = memory.pool_peak;
+    out["pool_used_peak_bytes"] = memory.pool_used_peak;
+  }
   if (bench.predicted) {
     out["predicted_ms_least"] = bench.predicted->least_ms;
     out["predicted_ms_median"] = bench.predicted->median_ms;
   }
-  if (options.kernels) {
-    out["kernels"] = Json::array();
-    for (const auto& [key, total] : kernel_totals(bench, cost)) {
-      out["kernels"].push_back({{"stream", key.first},
-                                {"kernel", key.second},
-                                {"calls", total.calls},
-                                {"ms", total.ms},
-                                {"work", total.work}});
-      if (total.predicted_ms) out["kernels"].back()["predicted_ms"] = *total.predicted_ms;
-    }
-  }
+  if (options.kernels) out["kernels"] = json_of(kernel_totals(bench, cost));
   fmt::print("{}\n", out.dump());
+}
+
+// As each long step ends, so that a run that is cut leaves its times.
+void print_progress(int64_t step, int64_t steps, double ms) {
+  if (ms < 1000) return;
+  const std::string name = step > 0 ? fmt::format("step {} of {}", step, steps) : "warm-up";
+  fmt::print(stderr, "{}: {:.2f} s\n", name, ms * 1e-3);
 }
 
 comm::Offload offload_named(const std::string& name) {
@@ -170,6 +186,9 @@ int run_bench_step(const StepCommandOptions& given, RankContext& rank) {
                            : options.recompute == "selective" ? RecomputeMode::kSelective
                                                               : RecomputeMode::kNone;
   options.step.fsdp.offload = offload_named(options.offload);
+  options.step.step_ended = [&](int64_t step, double ms) {
+    print_progress(step, options.step.steps, ms);
+  };
   const StepBench bench = bench_step(options.step, rank);
   if (rank.world.rank() != 0) return 0;
   const StepCost cost = step_cost(options.step, rank.world.size());
@@ -230,6 +249,7 @@ void add_bench_options(const Command& command, BenchOptions& options) {
                          {"--accumulate", &options.step.fsdp.micro_steps},
                          {"--update-in-backward", &options.step.fsdp.update_in_backward},
                          {"--dtype", &options.dtype},
+                         {"--warm-up", &options.step.warm_up},
                          {"--steps", &options.step.steps},
                          {"--offload-folder", &options.offload_folder},
                          {"--predict", &options.step.predict},

@@ -1,10 +1,10 @@
 # The stages of `tools/gpu_check.sh first`, in the order of what a second of each teaches. To be sourced.
 # A stage is a function stage_NAME; its last line is what the table says of it. 77: skipped.
 # Read next: tools/gpu_check.sh, which has bench, measured and of_four.
-stages="versions:15 step:30 tests:60 dispatch:20 timed:45 fixtures:60 kernels:60 models:120 large:60
-        vocabulary:50 sanitizer:40"
+stages="versions:20 matmul:15 step:60 cudnn:120 tests:60 dispatch:20 timed:45 models:100 kernels:60 large:60"
 
-# What is there, and what the card could do: its clocks, and PyTorch's largest product and copy.
+# The libraries, read once, so that the next stage does not wait for the disk, and the rates of the card: its clocks, and
+# PyTorch's largest product and copy.
 stage_versions() {
   nvidia-smi
   "$run" fsdp --version || return
@@ -14,6 +14,7 @@ stage_versions() {
     found=$("$run" bash -c 'IFS=:; for f in $LD_LIBRARY_PATH; do compgen -G "$f/$0*"; done' $name)
     printf '%-24s %s\n' $name "$(head -n 1 <<<"$found")"
     [ -n "$found" ] || missing+=" $name"
+    [ -z "$found" ] || tr '\n' '\0' <<<"$found" | xargs -0 cat | wc -c
   done
   ceilings=$(timeout 12 python3 -c 'import torch
 print("torch", torch.__version__, torch.version.cuda, "cuDNN", torch.backends.cudnn.version(), "NCCL", torch.cuda.nccl.version())
@@ -31,6 +32,14 @@ print(f"ceilings by PyTorch: product {rate(lambda: a @ b, 2 * n**3):.0f} TFLOP/s
   echo "$ceilings"
 }
 
+one_test() { "$run" test_gpu --no-colors=1 --duration=true --source-file="*/tests/kernels/cuda/$1"; }
+
+# Alone and before all others: a fault in a product would end every later case of its process.
+stage_matmul() {
+  [ -z "$SMALL" ] || { echo "SMALL: the emulator has no cuBLASLt to test"; return 77; }
+  one_test matmul_test.cpp && echo "products of every dtype and layout, views with odd leading dimensions"
+}
+
 # With cuDNN or not at all: a fallback to our own attention must not pass for it.
 stage_step() {
   bench gpt2-124m 64 1024 --steps 10 --attention cudnn && { echo "with cuDNN's attention"; return; }
@@ -38,15 +47,22 @@ stage_step() {
   return 1
 }
 
+# cuDNN makes a plan for every shape, 0.4 s each. A line for each shape, as it ends.
+stage_cudnn() {
+  local status=0
+  one_test cudnn_attention_test.cpp || status=$?
+  echo "$(grep -c '^cuDNN: ' "$log") shapes of attention"
+  return $status
+}
+
 # One process for each source file, so that a lost context ends no other's cases. The longest first.
-one_test() { "$run" test_gpu --no-colors=1 --source-file="*/tests/kernels/cuda/$1"; }
 stage_tests() {
   local files
   files=$("$run" test_gpu --list-test-cases --reporters=xml | grep -o '/tests/kernels/cuda/[a-z_0-9]*\.cpp' |
-    sed 's|.*/||' | sort -u)
+    sed 's|.*/||' | sort -u | grep -vE '^(matmul|cudnn_attention)_')
   [ -n "$files" ] || { echo "test_gpu lists no tests"; return 1; }
   [ -z "$SMALL" ] || files=$(grep -E '^(elementwise|norm|copy_heads|library|dropout)_' <<<"$files")
-  { grep -E 'attention|matmul|nccl|shard' <<<"$files"; grep -vE 'attention|matmul|nccl|shard' <<<"$files"; } | of_four one_test
+  { grep -E 'attention|nccl|shard' <<<"$files"; grep -vE 'attention|nccl|shard' <<<"$files"; } | of_four one_test
   local status=$?
   counted
   return $status
@@ -66,20 +82,6 @@ stage_timed() {
   return $status
 }
 
-one_model() { "$run" fsdp verify "$PREBUILT/fixtures/models/${1% *}" --dtype "${1#* }" --backend cuda; }
-stage_fixtures() {
-  local folder
-  for folder in "$PREBUILT"/fixtures/models/*/; do
-    [ -f "$folder/reference.json" ] || continue
-    folder=$(basename "$folder")
-    [ -z "$SMALL" ] || [ "$folder" = gpt2 ] || continue
-    printf '%s\n' "$folder f32" "$folder bf16"
-  done | of_four one_model
-  local status=$?
-  counted
-  return $status
-}
-
 # A table of its own: below that of the stages.
 stage_kernels() {
   local sizes="--batch 16 --seq 1024"
@@ -92,18 +94,25 @@ stage_kernels() {
   return $status
 }
 
-# The largest of these numbers of sequences that the GPU has memory for, 16 micro-steps of each.
+# of_model MODEL BATCH: four micro-steps of so many sequences, once to warm up and twice
+of_model() {
+  timeout $((30 * ${LIMITS:-1})) bash -uo pipefail -c 'bench "$@"' _ "$1" $(($2 * 4)) 1024 --accumulate 4 --warm-up 1 --steps 2
+}
+# Every model with 16 sequences, or 8 where the GPU has no memory for 16; then with 32.
 stage_models() {
-  local entry batch failed=0 ran
-  for entry in gpt2-1558m:32,16,8 qwen2.5-0.5b:32,16 qwen2.5-1.5b:32,16,8; do
-    ran=""
-    for batch in $(tr , ' ' <<<"${entry#*:}"); do
-      timeout $((40 * ${LIMITS:-1})) bash -uo pipefail -c 'bench "$@"' _ "${entry%:*}" $((batch * 16)) 1024 \
-        --accumulate 16 --steps 2 && { ran=1; break; }
-    done
-    [ -n "$ran" ] || { echo "FAILED ${entry%:*}: no batch ran"; failed=$((failed + 1)); }
-    [ -z "$SMALL" ] || break
+  local model models="gpt2-1558m qwen2.5-0.5b qwen2.5-1.5b" failed=0 sensors
+  [ -z "$SMALL" ] || models=gpt2-1558m
+  nvidia-smi -i 0 --query-gpu=clocks.sm,power.draw --format=csv,noheader,nounits -lms 500 >clocks.csv &
+  sensors=$!
+  for model in $models; do
+    of_model "$model" 16 || of_model "$model" 8 || { echo "FAILED $model: no batch ran"; failed=$((failed + 1)); }
   done
+  for model in $models; do
+    [ -n "$SMALL" ] || of_model "$model" 32 || echo "$model: nothing with 32 sequences"
+  done
+  kill $sensors
+  sort -n clocks.csv | awk -F ', ' '{ clock[NR] = $1; if ($2 > watts) watts = $2 }
+    END { if (NR > 0) printf "clock: %d MHz at least, median %d MHz; power: %d W at most; %d readings\n", clock[1], clock[int((NR + 1) / 2)], watts, NR }'
   echo "$failed of the models failed"
   [ $failed = 0 ]
 }
@@ -113,23 +122,4 @@ stage_large() {
   train llama3-8b 4 4096 model.preset=llama3-8b train.steps=8 train.recompute.mode=full train.master_dtype=bf16 \
     train.stochastic_rounding=true train.optimizer.state_dtype=bf16 || return
   echo "8B parameters: masters and moments of 16 bits, full recompute"
-}
-
-stage_vocabulary() {
-  local vocabulary
-  for vocabulary in 50257 50304; do
-    train "gpt2-$vocabulary" 64 1024 model.preset=gpt2-124m train.steps=25 model.vocab_size=$vocabulary || return
-  done
-  echo "an odd vocabulary, and one of whole tiles"
-}
-
-# A training step of a small model, every access checked. Failed calls are no errors here: some are meant to.
-stage_sanitizer() {
-  local dtype
-  "$run" bash -c 'command -v compute-sanitizer' || { echo "no compute-sanitizer"; return 77; }
-  for dtype in f32 bf16; do
-    "$run" compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 "$PREBUILT/bin/fsdp" verify \
-      "$PREBUILT/fixtures/models/gpt2" --dtype $dtype --backend cuda || return
-  done
-  echo "memcheck finds nothing in a small step in f32 and bf16"
 }
