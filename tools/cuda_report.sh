@@ -16,7 +16,7 @@ if [ ! -x "$nvcc" ]; then
   exit 2
 fi
 
-exact=$(sed -n 's/^set(exact_kernels \(.*\))$/\1/p' CMakeLists.txt)  # those that are built with -fmad=false
+exact=$(sed -n 's/^set(exact_kernels \(.*\))$/\1/p' CMakeLists.txt)  # files built with -fmad=false
 [ -n "$exact" ] || { echo "cuda_report: CMakeLists.txt has no exact_kernels" >&2; exit 2; }
 
 # Registers are given out in eights. A kernel without launch bounds may be started with 1024 threads.
