@@ -30,6 +30,8 @@
 namespace fsdp::data {
 namespace {
 
+const Json kNone = Json::object();  // for loops over a file that does not exist
+
 namespace fs = std::filesystem;
 
 constexpr std::array kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -230,7 +232,7 @@ class Reader {
     const fs::path file = folder_ / "added_tokens.json";
     const Json added = read_in_order(file);
     const JsonNode list(added, file.string());
-    for (const auto& [content, index] : added.is_null() ? Json::object().items() : added.items()) {
+    for (const auto& [content, index] : (added.is_null() ? kNone : added).items()) {
       Token token = plain_token(content);
       token.plain = token.follows = false;
       token.token.special = named.contains(content);
@@ -262,7 +264,7 @@ class Reader {
     };
     std::string last;
     const Json map = read_in_order(folder_ / "special_tokens_map.json");
-    for (const auto& [key, value] : map.is_null() ? Json::object().items() : map.items()) {
+    for (const auto& [key, value] : (map.is_null() ? kNone : map).items()) {
       Json taken = as_token(value);
       if (key == kMore && value.is_array()) {
         taken = config_.contains(kMore) && config_.at(kMore).is_array() ? config_.at(kMore)
