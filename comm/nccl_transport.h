@@ -23,12 +23,14 @@ struct NcclOptions {
   // host: NCCL frees none in the order of a stream.
   bool register_buffers = true;
   int max_ctas = 0;  // blocks, so multiprocessors, that a collective may take; 0: NCCL chooses
-  // Called once, by the watchdog's thread, when a collective failed or did not come to its end. The
-  // job cannot go on: communicators are aborted next and later calls throw the reason. May be null.
+  // Called once, by the watchdog's thread, when a collective failed or did not come to its end,
+  // when the job was given up, or when an error has left communicators without an owner. The job
+  // cannot go on: communicators are aborted next and later calls throw the reason. May be null.
   std::function<void(const std::string& reason)> failed = nullptr;
-  // Why the job was given up; empty: it was not. For ranks that are threads. The watchdog asks all
-  // the time, and then aborts this rank's communicators: ncclCommAbort waits for the peers'
-  // aborts. Null: ranks are processes, whose end closes their peers' connections.
+  // Why the job was given up; empty: it was not. For ranks that are threads. The watchdog asks
+  // every few milliseconds, and then aborts this rank's communicators: ncclCommAbort waits for the
+  // peers' aborts. Null: ranks are processes, whose end closes their peers' connections: whoever
+  // catches an error of such a rank must end the process.
   std::function<std::string()> given_up = nullptr;
 };
 

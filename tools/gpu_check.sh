@@ -109,12 +109,17 @@ quoted() { printf '"%s"' "$(tr -d '\000-\037' <<<"${1:0:1000}" | sed 's/\\/\\\\/
 session=""  # of the stage that runs
 # All that a stage has started ends with it, also what `timeout` in it has put into process groups of their own.
 end_session() {
-  [ -n "$session" ] || return 0
-  cat /proc/[0-9]*/stat 2>/dev/null |
-    awk -v session="$session" '{ pid = $1; sub(/.*\) /, ""); if ($4 == session) print pid }' | xargs -r kill -KILL 2>/dev/null
+  local living
+  for _ in {1..10}; do  # what is about to start another process may do so before it is killed
+    [ -n "$session" ] || break
+    living=$(cat /proc/[0-9]*/stat 2>/dev/null |
+      awk -v session="$session" '{ pid = $1; sub(/.*\) /, ""); if ($4 == session && $1 != "Z") print pid }')
+    [ -n "$living" ] || break
+    xargs kill -KILL <<<"$living" 2>/dev/null
+  done
   session=""
 }
-on_the_card() { nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tr '\n' ';'; }
+on_the_card() { timeout 5 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tr '\n' ';'; }
 
 # run_stage NAME LIMIT: 77 means skipped, with the reason in the last line of its log
 run_stage() {
