@@ -158,6 +158,7 @@ class NcclBuffer final : public CommBuffer {
       group_->job().watchdog.call(
           "release", [&] { return library.deregister_memory(group_->comm(), handle_); });
     } catch (const Error&) {  // whoever waits next for the stream reports it
+      return;                 // its communicator may be about to be aborted, and use it until then
     }
     library.memory_free(data_);
   }

@@ -52,6 +52,8 @@ NcclWatchdog::~NcclWatchdog() {
 
 void NcclWatchdog::add(nccl::Comm comm, std::string name) {
   const std::lock_guard lock(mutex_);
+  // One that came too late to be aborted with the others stays as it is: nobody uses it.
+  if (!reason_.empty()) throw MachineError(fmt::format("[nccl] {}: {}", name, reason_));
   groups_.push_back({comm, std::move(name)});
 }
 
@@ -92,9 +94,9 @@ void NcclWatchdog::give_up(const std::string& reason) {
     aborted = std::exchange(groups_, {});
     calls_.clear();
   }
-  library_.group_start();
+  const bool grouped = library_.group_start() == nccl::kSuccess;
   for (const Group& group : aborted) library_.abort(group.comm);
-  library_.group_end();
+  if (grouped) library_.group_end();
 }
 
 std::optional<std::string> NcclWatchdog::look() {

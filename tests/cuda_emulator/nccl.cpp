@@ -1,6 +1,6 @@
 // The part of NCCL that the project calls, over ranks that are threads of a process or processes of
-// a host: a collective is a task of an emulated GPU's stream, and an engine of the host's transports
-// runs it. A communicator comes into being when all its ranks have asked for it, as with
+// a host: a collective is a task of an emulated GPU's stream, and an engine of the host's
+// transports runs it. A communicator comes into being when all its ranks have asked for it, as with
 // nonblocking NCCL; an aborted one ends the tasks that wait in it.
 // Read next: comm/nccl_library.h, nccl_meeting.h.
 //
@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -148,7 +149,9 @@ bool ready(CommContent& comm) {
 Result get_unique_id(UniqueId* id) {
   static std::atomic<int> made{0};
   *id = {};
-  const std::string text = std::to_string(::getpid()) + "." + std::to_string(made++);
+  // A process that was killed may have left its pages, and another one may have its number.
+  const std::string text = std::to_string(::getpid()) + "." + std::to_string(made++) + "." +
+                           std::to_string(std::random_device()());
   std::memcpy(id->bytes, text.data(), text.size());
   return kSuccess;
 }

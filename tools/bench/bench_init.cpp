@@ -42,13 +42,15 @@ InitBench bench_init(const InitBenchOptions& options, RankContext& rank) {
     session = std::make_unique<Session>(rank.world, make_places(rank.world, session_options),
                                         session_options);
   });
-  result.values_s = timed(rank.world, [&] {
-    session->initialise(models::from_scratch(options.seed, options.model.padding_row));
-    session->backend().synchronize(session->backend().compute_stream());
+  with_session(rank, [&] {
+    result.values_s = timed(rank.world, [&] {
+      session->initialise(models::from_scratch(options.seed, options.model.padding_row));
+      session->backend().synchronize(session->backend().compute_stream());
+    });
+    result.peak_bytes = session->peak_memory();
+    result.hash = hash_weights(*session);
+    rank.world.barrier();
   });
-  result.peak_bytes = session->peak_memory();
-  result.hash = hash_weights(*session);
-  rank.world.barrier();
   return result;
 }
 

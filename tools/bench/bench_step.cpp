@@ -133,6 +133,11 @@ class StepBenchmark {
     rank_.world.barrier();
     const PlacedOptions placed = bench_session(options_, rank_.backend);
     session_ = std::make_unique<Session>(rank_.world, make_places(rank_.world, placed), placed);
+    return with_session(rank_, [&] { return measure(resident_before); });
+  }
+
+ private:
+  StepBench measure(size_t resident_before) {
     session_->initialise(models::from_scratch(kSeed));
     for (Backend* place : {&session_->backend(), session_->host(), session_->file()}) {
       if (place) place->ledger().reset_peak();
@@ -161,7 +166,6 @@ class StepBenchmark {
     return std::move(result_);
   }
 
- private:
   // Milliseconds, all ranks starting together.
   double step() {
     rank_.world.barrier();

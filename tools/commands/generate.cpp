@@ -142,24 +142,26 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
       rank, placed,
       use_of_generation(plan.options, plan.prompts.ids, options.batch, plan.model.vocabulary));
   Session session = place_session(rank.world, placed);
-  load_model(session, plan.source, print_note);
-  std::optional<Printer> printer;
-  if (speaks) printer.emplace(options, plan.prompts);
-  GenerationStats stats;
-  const std::vector<Generated> texts = generate_in_batches(
-      session, plan.options, plan.prompts.ids, static_cast<size_t>(options.batch),
-      [&](size_t, int32_t token) {
-        if (printer) printer->use(token);
-      },
-      [&](size_t prompt, const Generated& text) {
-        if (printer) printer->finish(prompt, text);
-      },
-      &stats);
-  if (!speaks) return 0;
-  const std::string note = note_on_unknown_ids(plan.prompts, texts);
-  if (!note.empty()) print_note(note);
-  if (options.stats) print_stats(stats);
-  return 0;
+  return with_session(rank, [&] {
+    load_model(session, plan.source, print_note);
+    std::optional<Printer> printer;
+    if (speaks) printer.emplace(options, plan.prompts);
+    GenerationStats stats;
+    const std::vector<Generated> texts = generate_in_batches(
+        session, plan.options, plan.prompts.ids, static_cast<size_t>(options.batch),
+        [&](size_t, int32_t token) {
+          if (printer) printer->use(token);
+        },
+        [&](size_t prompt, const Generated& text) {
+          if (printer) printer->finish(prompt, text);
+        },
+        &stats);
+    if (!speaks) return 0;
+    const std::string note = note_on_unknown_ids(plan.prompts, texts);
+    if (!note.empty()) print_note(note);
+    if (options.stats) print_stats(stats);
+    return 0;
+  });
 }
 
 // For check() of an option that holds token ids: digits, nothing of what else C takes for a number.

@@ -222,38 +222,40 @@ SquadFigures evaluate_squad(const SquadEvaluationOptions& options, RankContext& 
       rank, placed,
       use_of_generation(plan.options, plan.prompts.ids, options.batch, plan.model.vocabulary));
   Session session = place_session(rank.world, placed);
-  load_model(session, plan.source, listener.note);
-  const auto started = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  };
-  const auto count = static_cast<int64_t>(planned.questions.size());
-  const std::vector<Generated> texts = generate_in_batches(
-      session, plan.options, plan.prompts.ids, static_cast<size_t>(options.batch), {},
-      [&](size_t prompt, const Generated&) {
-        if (speaks) listener.progress(static_cast<int64_t>(prompt) + 1, count, seconds());
-      });
-  SquadFigures out = {.questions = count,
-                      .cut = planned.cut,
-                      .length = planned.length,
-                      .seconds = seconds(),
-                      .tokenizer = plan.prompts.tokenizer_name};
-  agree(rank.world, [&] {
-    if (!speaks) return;
-    const std::string note = note_on_unknown_ids(plan.prompts, texts);
-    if (!note.empty()) listener.note(note);
-    SquadAnswers answers;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      answers[planned.questions[i].id] = answer_of(plan.prompts, i, texts[i]);
-      out.stopped += texts[i].stopped ? 1 : 0;
-    }
-    for (const AnswerMetric* metric : options.metrics) {
-      out.scores.push_back(mean_score(planned.questions, answers, *metric));
-    }
-    if (options.predictions.empty()) return;
-    write_file_atomically(options.predictions, as_file(planned.questions, answers));
+  return with_session(rank, [&] {
+    load_model(session, plan.source, listener.note);
+    const auto started = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    };
+    const auto count = static_cast<int64_t>(planned.questions.size());
+    const std::vector<Generated> texts = generate_in_batches(
+        session, plan.options, plan.prompts.ids, static_cast<size_t>(options.batch), {},
+        [&](size_t prompt, const Generated&) {
+          if (speaks) listener.progress(static_cast<int64_t>(prompt) + 1, count, seconds());
+        });
+    SquadFigures out = {.questions = count,
+                        .cut = planned.cut,
+                        .length = planned.length,
+                        .seconds = seconds(),
+                        .tokenizer = plan.prompts.tokenizer_name};
+    agree(rank.world, [&] {
+      if (!speaks) return;
+      const std::string note = note_on_unknown_ids(plan.prompts, texts);
+      if (!note.empty()) listener.note(note);
+      SquadAnswers answers;
+      for (size_t i = 0; i < texts.size(); ++i) {
+        answers[planned.questions[i].id] = answer_of(plan.prompts, i, texts[i]);
+        out.stopped += texts[i].stopped ? 1 : 0;
+      }
+      for (const AnswerMetric* metric : options.metrics) {
+        out.scores.push_back(mean_score(planned.questions, answers, *metric));
+      }
+      if (options.predictions.empty()) return;
+      write_file_atomically(options.predictions, as_file(planned.questions, answers));
+    });
+    return out;
   });
-  return out;
 }
 
 }  // namespace fsdp::tools

@@ -182,24 +182,28 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   const PlacedOptions placed = options_for_use(model.config, figures.length, options.model, rank);
   check_fits(rank, placed, data.use);
   Session session = place_session(rank.world, placed);
-  load_model(session, model.source, listener.note);
-  const auto started = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  };
-  figures.loss = loss_of_batches(session, data.batches, [&](int64_t done, const TextLoss& so_far) {
-    if (speaks) listener.progress(done, data.batches.batches, so_far, seconds());
-    return true;
+  with_session(rank, [&] {
+    load_model(session, model.source, listener.note);
+    const auto started = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    };
+    figures.loss =
+        loss_of_batches(session, data.batches, [&](int64_t done, const TextLoss& so_far) {
+          if (speaks) listener.progress(done, data.batches.batches, so_far, seconds());
+          return true;
+        });
+    // Every rank has the same sum. Another start would find the same.
+    if (!std::isfinite(figures.loss.mean())) {
+      const std::string why =
+          figures.loss.tokens == 0
+              ? "no token is predicted"
+              : fmt::format("the loss is not finite ({}) in {}", format_value(figures.loss.nats),
+                            options.model.dtype);
+      throw AgreedError(fmt::format("{}: {}", options.model.folder, why), status::kGaveUp);
+    }
+    figures.seconds = seconds();
   });
-  // Every rank has the same sum. Another start would find the same.
-  if (!std::isfinite(figures.loss.mean())) {
-    const std::string why = figures.loss.tokens == 0
-                                ? "no token is predicted"
-                                : fmt::format("the loss is not finite ({}) in {}",
-                                              format_value(figures.loss.nats), options.model.dtype);
-    throw AgreedError(fmt::format("{}: {}", options.model.folder, why), status::kGaveUp);
-  }
-  figures.seconds = seconds();
   const bool is_tokens = options.config && options.config->data.is_tokens();
   figures.tokenizer = is_tokens ? "none" : model.tokenizer_name;
   return figures;

@@ -293,6 +293,11 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
 
 }  // namespace
 
+void report_before_unwinding(RankContext& rank, const std::exception& error) {
+  if (rank.world.size() == 1) return;
+  rank.give_up ? rank.give_up(message_of(error)) : void(rank.world.abort(error.what()));
+}
+
 void print_backend_note(const RankContext& rank) {
   if (rank.world.rank() == 0 && !rank.backend_note.empty()) {
     print_line("note: " + rank.backend_note);

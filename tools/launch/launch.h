@@ -59,6 +59,22 @@ class AgreedError : public Error {
   Cause cause_;
 };
 
+// Reports this rank's error to the job. For an error that nobody has agreed on.
+void report_before_unwinding(RankContext& rank, const std::exception& error);
+// Runs `work` while a session of the rank is alive. An error is reported before the session ends:
+// it waits for its streams, and these may wait for ranks that wait for this one.
+template <typename F>
+auto with_session(RankContext& rank, F work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const AgreedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    report_before_unwinding(rank, error);
+    throw;
+  }
+}
+
 // Sets environment variables that libraries read when they are first called. A variable that the
 // user has set stays. launch() calls this before the first thread starts, because setenv is not
 // safe while other threads run.

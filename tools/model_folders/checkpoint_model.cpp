@@ -186,28 +186,30 @@ ConversionSummary convert_checkpoint(
   });
   if (before_values) before_values(session_of, form.dtype);
   Session session = place_session(rank.world, session_of);
-  const Manifest& manifest = checkpoint->manifest();
-  const bool needs_base = !session.lora() && !all_trained(session);
-  if (needs_base) {
+  with_session(rank, [&] {
+    const Manifest& manifest = checkpoint->manifest();
+    const bool needs_base = !session.lora() && !all_trained(session);
+    if (needs_base) {
+      agree(rank.world, [&] {
+        if (!config.model.path.empty()) config.model.path = manifest.base_path;
+        initialise_frozen(session, config, model);
+      });
+    }
+    const uint64_t base = needs_base ? hash_frozen(session) : 0;
     agree(rank.world, [&] {
-      if (!config.model.path.empty()) config.model.path = manifest.base_path;
-      initialise_frozen(session, config, model);
+      FSDP_CHECK(
+          !needs_base || base == manifest.base_hash,
+          "{}: the parameters that were not trained ({}) have other values now than those that "
+          "the checkpoint belongs to",
+          options.from.string(), manifest.base_path);
+      restore_weights(session, *checkpoint);
     });
-  }
-  const uint64_t base = needs_base ? hash_frozen(session) : 0;
-  agree(rank.world, [&] {
-    FSDP_CHECK(
-        !needs_base || base == manifest.base_hash,
-        "{}: the parameters that were not trained ({}) have other values now than those that "
-        "the checkpoint belongs to",
-        options.from.string(), manifest.base_path);
-    restore_weights(session, *checkpoint);
+    out.family = model.family;
+    for (std::string& warning : save_model(session, options.to, form)) {
+      out.warnings.push_back(std::move(warning));
+    }
+    count_saved(session, options.to, form.dtype, out);
   });
-  out.family = model.family;
-  for (std::string& warning : save_model(session, options.to, form)) {
-    out.warnings.push_back(std::move(warning));
-  }
-  count_saved(session, options.to, form.dtype, out);
   return out;
 }
 

@@ -101,11 +101,7 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, Resum
     } catch (const AgreedError&) {
       throw;
     } catch (const std::exception& error) {
-      // Before the session goes: it waits for its streams, and these for ranks whose hosts wait
-      // for this one.
-      if (rank.world.size() > 1) {
-        rank.give_up ? rank.give_up(message_of(error)) : void(rank.world.abort(error.what()));
-      }
+      report_before_unwinding(rank, error);  // as with_session() does
       throw;
     }
   }

@@ -146,14 +146,16 @@ Report verify_training(DescribedSession& run, const ExpectedTraining& trajectory
 Report verify(RankContext& rank, const ExpectedResults& expected,
               const VerificationOptions& options) {
   DescribedSession run(rank, expected, options);
-  Report report;
-  if (expected.pass) report.append(verify_pass(run));
-  for (const ExpectedTraining& trajectory : expected.trajectories) {
-    report.append(verify_training(run, trajectory));
-  }
-  run.end();
-  agree_on_report(rank.world, report);
-  return report;
+  return with_session(rank, [&] {
+    Report report;
+    if (expected.pass) report.append(verify_pass(run));
+    for (const ExpectedTraining& trajectory : expected.trajectories) {
+      report.append(verify_training(run, trajectory));
+    }
+    run.end();
+    agree_on_report(rank.world, report);
+    return report;
+  });
 }
 
 }  // namespace fsdp::tools
