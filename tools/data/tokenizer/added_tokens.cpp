@@ -139,7 +139,8 @@ const AddedToken* AddedTokens::find(std::string_view content) const {
   return found == by_content_.end() ? nullptr : &by_id_.at(found->second);
 }
 
-void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use) const {
+void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use,
+                        const IsText& is_text) const {
   size_t end = 0;  // of the last match, with the white space that it swallowed
   for (size_t i = trie.empty() ? text.size() : 0; i < text.size();) {
     const Trie::Match match =
@@ -151,7 +152,8 @@ void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use)
     const AddedToken& token = by_id_.at(match.id);
     size_t from = i, to = i + match.length;
     i = to;
-    if (splits_special_ && special_.contains(token.content)) continue;
+    const bool special = (splits_special_ || is_text) && special_.contains(token.content);
+    if (special && (splits_special_ || is_text({from, to}))) continue;
     if (token.single_word && (word_ends(text.substr(0, from)) || word_begins(text.substr(to)))) {
       continue;
     }
@@ -169,6 +171,17 @@ void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use)
     end = to;
   }
   if (end < text.size()) use({text.substr(end)});
+}
+
+void AddedTokens::find_normalized_special(std::string_view text, std::vector<Span>& out) const {
+  for (const Searched& searched : specials_) {
+    const std::string& content = searched.token.content;
+    if (!searched.token.normalized || content.empty()) continue;
+    for (size_t at = text.find(content); at != text.npos; at = text.find(content, at + 1)) {
+      out.push_back({at, at + content.size()});
+    }
+  }
+  std::ranges::sort(out, {}, &Span::begin);
 }
 
 bool AddedTokens::cuts_before_space() const {

@@ -12,6 +12,7 @@
 
 #include "tools/data/tokenizer/bpe.h"
 #include "tools/data/tokenizer/normalizer.h"
+#include "tools/data/tokenizer/span.h"
 
 namespace fsdp::data {
 
@@ -48,9 +49,17 @@ class AddedTokens {
     int32_t id = -1;
   };
   using Use = std::function<void(const Part&)>;
-  void split_raw(std::string_view text, const Use& use) const { split(raw_, text, use); }
-  void split_normalized(std::string_view text, const Use& use) const {
-    split(normalized_, text, use);
+  // Whether these bytes are text although a special token has this text; null: none are.
+  using IsText = std::function<bool(Span bytes)>;
+  void split_raw(std::string_view text, const Use& use, const IsText& is_text = nullptr) const {
+    split(raw_, text, use, is_text);
+  }
+  // Appends the places of special tokens that are searched in the normalised text, where the text
+  // has their contents as they are.
+  void find_normalized_special(std::string_view text, std::vector<Span>& out) const;
+  void split_normalized(std::string_view text, const Use& use,
+                        const IsText& is_text = nullptr) const {
+    split(normalized_, text, use, is_text);
   }
 
  private:
@@ -80,7 +89,7 @@ class AddedTokens {
     std::string pattern;  // the content, normalised where the token is
   };
   bool add_one(AddedToken token, const Bpe& model, std::vector<AddedToken>& seen);
-  void split(const Trie& trie, std::string_view text, const Use& use) const;
+  void split(const Trie& trie, std::string_view text, const Use& use, const IsText& is_text) const;
 
   std::unordered_map<int32_t, AddedToken> by_id_;
   std::unordered_map<std::string, int32_t> by_content_;

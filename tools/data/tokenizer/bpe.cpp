@@ -61,6 +61,38 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   }
 }
 
+void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids,
+                 std::vector<Span>& bytes) const {
+  const size_t first = ids.size(), known = bytes.size();
+  encode(piece, ids);
+  size_t end = 0;
+  for (const int32_t id : std::span(ids).subspan(first)) {
+    const size_t begin = end;
+    end += lengths_[static_cast<size_t>(id)];
+    bytes.push_back({begin, end});
+  }
+  if (end == piece.size()) return;
+  bytes.resize(known);
+  if (whole_piece(piece)) return bytes.push_back({0, piece.size()});
+  trace_merging(piece, bytes);
+}
+
+void Bpe::trace_merging(std::string_view piece, std::vector<Span>& bytes) const {
+  append_units(piece);
+  merge_by_heap();
+  const auto count = static_cast<int32_t>(unit_bytes_.size());
+  for (int32_t i = 0; i >= 0 && i < count;) {
+    const int32_t next = symbols_[static_cast<size_t>(i)].next;
+    Span all = unit_bytes_[static_cast<size_t>(i)];
+    for (int32_t unit = i + 1; unit < (next < 0 ? count : next); ++unit) {
+      const Span one = unit_bytes_[static_cast<size_t>(unit)];
+      all = {std::min(all.begin, one.begin), std::max(all.end, one.end)};
+    }
+    bytes.push_back(all);
+    i = next;
+  }
+}
+
 void Bpe::encode_cached(std::string_view piece, std::vector<int32_t>& ids) const {
   if (piece.empty()) return;
   const uint64_t hash = WordCache::hash_of(piece);
@@ -108,48 +140,62 @@ void Bpe::encode_merging(std::string_view piece, std::vector<int32_t>& ids) cons
   ids.insert(ids.end(), word_.begin(), word_.end());
 }
 
-// Fills word_.
+// Fills word_ and unit_bytes_.
 void Bpe::append_units(std::string_view piece) const {
   word_.clear();
-  int64_t unknown = 0;  // tokens that are written before the next character of the vocabulary
+  unit_bytes_.clear();
+  Span unknown;  // whose token is written before the next character of the vocabulary; empty: none
   for (size_t i = 0; i < piece.size();) {
-    const auto byte = static_cast<uint8_t>(piece[i]);
     const size_t length = byte_level_ ? 1 : character_length(piece[i]);
+    const Span bytes{i, i + length};
     int32_t id = -1;
     if (length == 1) {
-      id = units_[byte];
-    } else if (const auto found = ids_.find(piece.substr(i, length)); found != ids_.end()) {
+      id = units_[static_cast<uint8_t>(piece[i])];
+    } else if (const auto found = ids_.find(bytes.of(piece)); found != ids_.end()) {
       id = found->second;
     }
     if (id >= 0) {
-      word_.insert(word_.end(), static_cast<size_t>(unknown), unknown_);
-      unknown = 0;
-      word_.push_back(id);
-    } else if (byte_level_) {
-      std::string character;
-      append_utf8(character, byte_characters()[byte]);
-      append_missing(character, unknown);
+      append_unknown(unknown);
+      append_unit(id, bytes);
     } else {
-      append_missing(piece.substr(i, length), unknown);
+      append_missing(piece, bytes, unknown);
     }
-    i += length;
+    i = bytes.end;
   }
-  word_.insert(word_.end(), static_cast<size_t>(unknown), unknown_);
+  append_unknown(unknown);
 }
 
-void Bpe::append_missing(std::string_view character, int64_t& unknown) const {
+void Bpe::append_unit(int32_t id, Span bytes) const {
+  word_.push_back(id);
+  unit_bytes_.push_back(bytes);
+}
+
+void Bpe::append_unknown(Span& unknown) const {
+  if (unknown.begin < unknown.end) append_unit(unknown_, unknown);
+  unknown = {};
+}
+
+void Bpe::append_missing(std::string_view piece, Span bytes, Span& unknown) const {
+  std::string character(bytes.of(piece));
+  if (byte_level_) {
+    character.clear();
+    append_utf8(character, byte_characters()[static_cast<uint8_t>(piece[bytes.begin])]);
+  }
   const auto token = [&](char byte) { return byte_tokens_[static_cast<uint8_t>(byte)]; };
   const bool as_bytes = byte_fallback_ && std::all_of(character.begin(), character.end(),
                                                       [&](char byte) { return token(byte) >= 0; });
   if (as_bytes) {
-    for (const char byte : character) word_.push_back(token(byte));
+    for (size_t i = 0; i < character.size(); ++i) {
+      const size_t begin = bytes.begin + i;
+      append_unit(token(character[i]), byte_level_ ? bytes : Span{begin, begin + 1});
+    }
   } else if (unknown_ == kNoUnknown) {
     fail("[tokenizer] \"{}\" is not in the vocabulary, nor is the unk_token of the file",
          character);
   } else if (unknown_ >= 0) {
     // One that is not fused is written when the next one comes.
-    if (unknown > 0 && !fuse_unknown_) word_.push_back(unknown_);
-    unknown = 1;
+    if (!fuse_unknown_) append_unknown(unknown);
+    unknown = {unknown.begin < unknown.end ? unknown.begin : bytes.begin, bytes.end};
   }
 }
 

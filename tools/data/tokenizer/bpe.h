@@ -1,5 +1,6 @@
 // The BPE model of a tokenizer.json: a piece of text to token ids.
-// Read next: bpe.cpp ([Note: merging], [Note: cutting a long piece]), word_cache.h.
+// Read next: bpe.cpp ([Note: merging], [Note: cutting a long piece], [Note: bytes of a token]),
+// word_cache.h.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tools/data/tokenizer/flat_map.h"
+#include "tools/data/tokenizer/span.h"
 #include "tools/data/tokenizer/word_cache.h"
 
 namespace fsdp::data {
@@ -28,6 +30,9 @@ class Bpe {
   // Appends the ids of a piece. Characters that the vocabulary lacks become bytes, the unknown
   // token or nothing, as the file says. One thread at a time (buffers and a cache of words).
   void encode(std::string_view piece, std::vector<int32_t>& ids) const;
+  // Also appends the bytes of the piece that each of these tokens stands for, at least one. An
+  // unknown token may stand after one whose bytes come later.
+  void encode(std::string_view piece, std::vector<int32_t>& ids, std::vector<Span>& bytes) const;
 
   int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }  // entries
   int32_t largest_id() const { return static_cast<int32_t>(contents_.size()) - 1; }
@@ -55,6 +60,7 @@ class Bpe {
   void read_vocabulary(const JsonNode& node);
   void read_merges(const JsonNode& node);
   void prepare_units();
+  void prepare_lengths();
   void prepare_joins(const JsonNode& merges);
   size_t class_of(std::string_view text, size_t begin) const;
 
@@ -62,10 +68,13 @@ class Bpe {
   void encode_cached(std::string_view piece, std::vector<int32_t>& ids) const;
   void encode_merging(std::string_view piece, std::vector<int32_t>& ids) const;
   void append_units(std::string_view piece) const;
-  void append_missing(std::string_view character, int64_t& unknown) const;
+  void append_unit(int32_t id, Span bytes) const;
+  void append_unknown(Span& unknown) const;
+  void append_missing(std::string_view piece, Span bytes, Span& unknown) const;
   void merge_by_scan() const;
   void merge_by_heap() const;
   void push_candidate(int32_t position) const;
+  void trace_merging(std::string_view piece, std::vector<Span>& bytes) const;
   const int32_t* whole_piece(std::string_view piece) const;
   const Merge* merge_of(int32_t left, int32_t right) const {
     return merges_.find(static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right));
@@ -86,11 +95,14 @@ class Bpe {
   std::array<int32_t, 256> units_;        // ids of bytes, or of ASCII characters; -1: none
   std::array<int32_t, 256> byte_tokens_;  // ids of <0x00> to <0xFF>; -1: none
 
+  std::vector<uint32_t> lengths_;  // by id: see [Note: bytes of a token]
+
   // By classes of neighbours: whether a merge may reach across them.
   std::array<std::array<bool, 256>, 256> joins_{};
 
-  mutable std::vector<int32_t> word_;  // the symbols of the piece at hand
-  mutable std::vector<Merge> next_;    // how each of them joins the next one
+  mutable std::vector<int32_t> word_;     // the symbols of the piece at hand
+  mutable std::vector<Span> unit_bytes_;  // of the symbols that the piece starts as
+  mutable std::vector<Merge> next_;       // how each one joins the next one
   mutable std::vector<Symbol> symbols_;
   mutable std::vector<Candidate> heap_;
   mutable WordCache cache_;

@@ -79,6 +79,7 @@ Bpe::Bpe(const JsonNode& node, bool byte_level) : byte_level_(byte_level) {
   }
   read_merges(node.at("merges"));
   prepare_units();
+  prepare_lengths();
   prepare_joins(node.at("merges"));
 }
 
@@ -139,6 +140,23 @@ void Bpe::prepare_units() {
   if (!ignore_merges_ || !byte_level_) return;
   for (const auto& [content, id] : ids_) {
     if (const std::optional<std::string> bytes = bytes_of(content)) whole_pieces_[*bytes] = id;
+  }
+}
+
+// See [Note: bytes of a token].
+void Bpe::prepare_lengths() {
+  const std::string* unknown = content_of(unknown_);
+  const auto contains = [](const std::string& content, std::string_view part) {
+    return content.find(part) != content.npos;
+  };
+  for (const std::string& content : contents_) {
+    const bool unsure =
+        (unknown && contains(content, *unknown)) || (byte_fallback_ && contains(content, "<0x"));
+    const size_t length = byte_level_ ? count_characters(content) : content.size();
+    lengths_.push_back(unsure ? 0 : static_cast<uint32_t>(length));
+  }
+  for (size_t byte = 0; byte_fallback_ && !byte_level_ && byte < 256; ++byte) {
+    if (byte_tokens_[byte] >= 0) lengths_[static_cast<size_t>(byte_tokens_[byte])] = 1;
   }
 }
 

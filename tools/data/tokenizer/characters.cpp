@@ -100,6 +100,11 @@ size_t previous_character(std::string_view text, size_t end) {
   return end;
 }
 
+size_t count_characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
+}
+
 void append_utf8(std::string& out, char32_t character) {
   utf8proc_uint8_t bytes[4];
   const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes);

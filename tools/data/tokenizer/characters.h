@@ -23,6 +23,7 @@ inline size_t character_length(char first) {
 char32_t character_at(std::string_view text, size_t begin);
 // The byte where the character before `end` starts; end > 0.
 size_t previous_character(std::string_view text, size_t end);
+size_t count_characters(std::string_view text);
 void append_utf8(std::string& out, char32_t character);
 
 bool is_white_space(char32_t character);

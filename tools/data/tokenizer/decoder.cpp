@@ -125,8 +125,8 @@ void Decoder::add(const JsonNode& node) {
     steps_.push_back([replace = make_replace(node)](std::vector<std::string>& tokens) {
       for (std::string& token : tokens) {
         std::string out;
-        size_t lead = 0;
-        replace(token, out, lead);
+        Trace trace;
+        replace(token, out, trace);
         token = std::move(out);
       }
     });

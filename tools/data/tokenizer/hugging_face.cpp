@@ -173,8 +173,8 @@ struct HuggingFaceTokenizer::Stages {
   // What the model sees of a space within a text.
   std::string space() const {
     std::string storage, out;
-    pre_tokenizer.split(normalizer.apply(" ", storage, true), 0,
-                        [&](std::string_view piece) { out += piece; });
+    pre_tokenizer.split({normalizer.apply(" ", storage, true)},
+                        [&](const Piece& piece) { out += piece.text; });
     return out.empty() ? " " : out;
   }
   int32_t id_of(std::string_view content) const {  // -1: none
@@ -280,6 +280,8 @@ const std::string* HuggingFaceTokenizer::content_of(int32_t id) const {
   return added ? &added->content : stages_->model.content_of(id);
 }
 
+bool HuggingFaceTokenizer::cuts(int32_t id) const { return stages_->added.find(id) != nullptr; }
+
 size_t HuggingFaceTokenizer::end_of_stretch(std::string_view text, size_t begin) const {
   if (!stages_->cuts_before_space) return text.size();
   for (size_t i = begin + std::max<size_t>(stretch_, 1); i + 1 < text.size(); ++i) {
@@ -288,52 +290,113 @@ size_t HuggingFaceTokenizer::end_of_stretch(std::string_view text, size_t begin)
   return text.size();
 }
 
-void HuggingFaceTokenizer::encode_stretch(std::string_view text, bool first,
-                                          std::vector<int32_t>& ids, const UseIds& use) const {
+// `begin`: of the stretch in its text.
+void HuggingFaceTokenizer::encode_stretch(std::string_view text, size_t begin,
+                                          std::vector<int32_t>& ids, Bytes* bytes,
+                                          const UseIds& use) const {
   const Stages& s = *stages_;
   std::string storage;
-  size_t untold = 0;  // bytes of pieces
-  const PreTokenizer::Use encode_piece = [&](std::string_view piece) {
-    s.model.encode(piece, ids);
-    untold += piece.size();
+  std::vector<Span> tokens;  // of a piece
+  size_t untold = 0;         // bytes of pieces
+  const PreTokenizer::Use encode_piece = [&](const Piece& piece) {
+    if (bytes) {
+      tokens.clear();
+      s.model.encode(piece.text, ids, tokens);
+      for (const Span token : tokens) bytes->of_ids.push_back(piece.origin(token));
+    } else {
+      s.model.encode(piece.text, ids);
+    }
+    untold += piece.text.size();
     if (untold < stretch_) return;
     use({});
     untold = 0;
   };
-  s.added.split_raw(text, [&](const AddedTokens::Part& raw) {
-    if (raw.id >= 0) return ids.push_back(raw.id);
-    const bool begins = raw.text.data() == text.data();
-    size_t lead = 0;
-    const std::string_view normal = begins && first
-                                        ? s.normalizer.apply_to_begin(raw.text, storage, lead)
-                                        : s.normalizer.apply(raw.text, storage, begins);
-    s.added.split_normalized(normal, [&](const AddedTokens::Part& part) {
-      if (part.id >= 0) return ids.push_back(part.id);
-      const auto begin = static_cast<size_t>(part.text.data() - normal.data());
-      s.pre_tokenizer.split(part.text, lead - std::min(lead, begin), encode_piece);
-    });
-  });
+  const auto is_apart = [&](Span token) {
+    const auto first = std::upper_bound(bytes->apart.begin(), bytes->apart.end(), token.begin);
+    return first != bytes->apart.end() && *first < token.end;
+  };
+  const bool asks = bytes && !bytes->apart.empty();
+  const auto encode_raw = [&](const AddedTokens::Part& raw) {
+    const auto offset = static_cast<size_t>(raw.text.data() - text.data());
+    const Span place{begin + offset, begin + offset + raw.text.size()};
+    if (raw.id >= 0) {
+      ids.push_back(raw.id);
+      if (bytes) bytes->of_ids.push_back(place);
+      return;
+    }
+    Trace trace(place.begin == 0 ? character_length(raw.text[0]) : 0);
+    if (bytes) trace.follow_bytes(place.begin);
+    Piece normal =
+        trace.piece(s.normalizer.apply(raw.text, storage, trace, offset == 0 && begin > 0));
+    if (place.begin > 0) normal.lead = 0;  // whatever a Replace put in front
+    const auto encode_part = [&](const AddedTokens::Part& part) {
+      const auto from = static_cast<size_t>(part.text.data() - normal.text.data());
+      const Span within{from, from + part.text.size()};
+      if (part.id < 0) return s.pre_tokenizer.split(normal.part(within), encode_piece);
+      ids.push_back(part.id);
+      if (bytes) bytes->of_ids.push_back(normal.origin(within));
+    };
+    const auto is_text = [&](Span within) { return is_apart(normal.origin(within)); };
+    s.added.split_normalized(normal.text, encode_part,
+                             asks ? is_text : AddedTokens::IsText(nullptr));
+  };
+  const auto is_text = [&](Span token) {
+    return is_apart({begin + token.begin, begin + token.end});
+  };
+  s.added.split_raw(text, encode_raw, asks ? is_text : AddedTokens::IsText(nullptr));
 }
 
 void HuggingFaceTokenizer::encode_to(std::string_view text, SpecialTokens special,
                                      const UseIds& use) const {
-  const bool frame = special == SpecialTokens::kInclude;
+  encode_all(text, special, nullptr, use);
+}
+
+EncodedText HuggingFaceTokenizer::encode_with_bytes(std::string_view text, SpecialTokens special,
+                                                    std::span<const size_t> apart) const {
+  EncodedText out;
+  Bytes bytes{.of_ids = {}, .apart = apart};
+  encode_all(text, special, &bytes, [&](std::span<const int32_t> ids) {
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  });
+  out.bytes = std::move(bytes.of_ids);
+  return out;
+}
+
+std::vector<Span> HuggingFaceTokenizer::special_in(std::string_view text) const {
+  std::vector<Span> out;
+  stages_->added.split_raw(
+      text, [](const AddedTokens::Part&) {},
+      [&](Span token) {
+        out.push_back(token);
+        return false;
+      });
+  stages_->added.find_normalized_special(text, out);
+  return out;
+}
+
+void HuggingFaceTokenizer::encode_all(std::string_view text, SpecialTokens special, Bytes* bytes,
+                                      const UseIds& use) const {
   std::vector<int32_t> ids;
-  if (frame) ids = stages_->frame.before;
+  const auto add_around = [&](const std::vector<int32_t>& tokens, size_t place) {
+    if (special == SpecialTokens::kOmit) return;
+    ids.insert(ids.end(), tokens.begin(), tokens.end());
+    if (bytes) bytes->of_ids.insert(bytes->of_ids.end(), tokens.size(), {place, place});
+  };
+  add_around(stages_->frame.before, 0);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = end_of_stretch(text, begin);
     const std::string_view stretch = text.substr(begin, end - begin);
     // Here: one walk through all of a large text first would bring the whole text into memory.
     const size_t bad = first_invalid_utf8(stretch);
     FSDP_CHECK(bad == stretch.size(), "[tokenizer] text: invalid UTF-8 at byte {}", begin + bad);
-    encode_stretch(stretch, begin == 0, ids, use);
+    encode_stretch(stretch, begin, ids, bytes, use);
     if (end < text.size()) {
       use(ids);
       ids.clear();
     }
     begin = end;
   }
-  if (frame) ids.insert(ids.end(), stages_->frame.after.begin(), stages_->frame.after.end());
+  add_around(stages_->frame.after, text.size());
   use(ids);
 }
 

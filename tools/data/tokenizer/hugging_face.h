@@ -2,7 +2,7 @@
 //   raw text - added tokens - normalizer - added tokens - pre-tokenizer - BPE - special tokens
 // Each stage is one file of this folder; a component that is not known is an error that names it.
 // The files beside it may change it as transformers changes it: class_rules.h.
-// The file's truncation and padding are left aside. Not here: offsets, pairs of texts.
+// The file's truncation and padding are left aside. Not here: pairs of texts.
 #pragma once
 
 #include <filesystem>
@@ -36,11 +36,16 @@ class HuggingFaceTokenizer : public Tokenizer {
   uint64_t identity() const override { return identity_; }
   // Error for text that is not UTF-8.
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
+  EncodedText encode_with_bytes(std::string_view text,
+                                SpecialTokens special = SpecialTokens::kInclude,
+                                std::span<const size_t> apart = {}) const override;
+  std::vector<Span> special_in(std::string_view text) const override;
   // Ids without a token give nothing, whatever they are: see note_on_unknown_ids().
   std::string decode(std::span<const int32_t> tokens,
                      SpecialTokens special = SpecialTokens::kOmit) const override;
 
   bool has(int32_t id) const override { return content_of(id) != nullptr; }
+  bool cuts(int32_t id) const override;
   std::string note() const override;
   bool may_change_end(std::string_view text) const override;
 
@@ -51,7 +56,15 @@ class HuggingFaceTokenizer : public Tokenizer {
   struct Stages;
 
   size_t end_of_stretch(std::string_view text, size_t begin) const;
-  void encode_stretch(std::string_view text, bool first, std::vector<int32_t>& ids,
+  // The spans that encode_with_bytes returns, and its places.
+  struct Bytes {
+    std::vector<Span> of_ids;
+    std::span<const size_t> apart;
+  };
+  // `bytes`: null: nobody asks.
+  void encode_all(std::string_view text, SpecialTokens special, Bytes* bytes,
+                  const UseIds& use) const;
+  void encode_stretch(std::string_view text, size_t begin, std::vector<int32_t>& ids, Bytes* bytes,
                       const UseIds& use) const;
 
   void find_named_tokens(const std::filesystem::path& folder, const ClassRules& rules);

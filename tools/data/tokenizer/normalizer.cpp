@@ -37,41 +37,53 @@ size_t length_of_characters(std::string_view text, size_t count) {
 
 // The lead becomes as many characters as it has in that form alone. (A mark that follows and is
 // ordered into them is not told apart.)
-void change_form(UnicodeForm form, std::string_view text, std::string& out, size_t& lead) {
-  to_unicode_form(form, text, out);
-  if (lead == 0) return;
+size_t lead_in_form(UnicodeForm form, std::string_view lead, std::string_view out) {
   std::string alone;
-  to_unicode_form(form, text.substr(0, lead), alone);
-  const auto characters = std::count_if(
-      alone.begin(), alone.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
-  lead = length_of_characters(out, static_cast<size_t>(characters));
+  to_unicode_form(form, lead, alone);
+  return length_of_characters(out, count_characters(alone));
 }
 
-void lower(std::string_view text, std::string& out, size_t& lead) {
-  to_lower_case(text.substr(0, lead), out);
-  const size_t lower_lead = out.size();
-  to_lower_case(text.substr(lead), out);
-  lead = lower_lead;
-}
-
-void strip(std::string_view text, std::string& out, size_t& lead, bool left, bool right) {
-  const size_t size = text.size();
-  while (left && !text.empty() && is_white_space(character_at(text, 0))) {
-    text.remove_prefix(character_length(text[0]));
+void change_form(UnicodeForm form, std::string_view text, std::string& out, Trace& trace) {
+  to_unicode_form(form, text, out);
+  if (out == text) {
+    trace.keep({0, text.size()});
+  } else if (trace.follows_bytes()) {
+    for_each_part(form, text, [&](Span part, std::string_view formed) {
+      part.of(text) == formed ? trace.keep(part) : trace.replace(part, formed.size());
+    });
   }
-  lead -= std::min(lead, size - text.size());
-  while (right && !text.empty()) {
-    const size_t last = previous_character(text, text.size());
+  trace.set_lead(lead_in_form(form, text.substr(0, trace.lead()), out));
+}
+
+void lower(std::string_view text, std::string& out, Trace& trace) {
+  for (size_t i = 0; i < text.size();) {
+    const Span character{i, i + character_length(text[i])};
+    const size_t before = out.size();
+    to_lower_case(character.of(text), out);
+    trace.replace(character, out.size() - before);
+    i = character.end;
+  }
+}
+
+void strip(std::string_view text, std::string& out, Trace& trace, bool left, bool right) {
+  Span kept{0, text.size()};
+  while (left && kept.begin < kept.end && is_white_space(character_at(text, kept.begin))) {
+    kept.begin += character_length(text[kept.begin]);
+  }
+  while (right && kept.begin < kept.end) {
+    const size_t last = previous_character(text, kept.end);
     if (!is_white_space(character_at(text, last))) break;
-    text = text.substr(0, last);
+    kept.end = last;
   }
-  out = text;
+  out = kept.of(text);
+  trace.keep(kept);
 }
 
-void prepend(std::string_view front, std::string_view text, std::string& out, size_t& lead) {
+void prepend(std::string_view front, std::string_view text, std::string& out, Trace& trace) {
   if (text.empty()) return;
   out.append(front).append(text);
-  if (lead > 0) lead += front.size();
+  trace.prepend(front.size());
+  trace.keep({0, text.size()});
 }
 
 }  // namespace
@@ -80,18 +92,19 @@ ReplaceText make_replace(const JsonNode& node) {
   node.check_keys({"type", "pattern", "content"});
   const auto pattern = std::make_shared<Pattern>(node.at("pattern"));
   return [pattern, content = node.text("content")](std::string_view text, std::string& out,
-                                                   size_t& lead) {
-    size_t kept = 0, new_lead = 0;
+                                                   Trace& trace) {
+    size_t kept = 0;
+    const auto keep_to = [&](size_t end) {
+      out.append(text.substr(kept, end - kept));
+      trace.keep({kept, end});
+    };
     pattern->for_each(text, [&](Span match) {
-      out.append(text.substr(kept, match.begin - kept));
-      if (kept < lead) new_lead += std::min(match.begin, lead) - kept;
+      keep_to(match.begin);
       out.append(content);
-      if (match.end <= lead) new_lead += content.size();
+      trace.replace(match, content.size());
       kept = match.end;
     });
-    out.append(text.substr(kept));
-    if (kept < lead) new_lead += lead - kept;
-    lead = new_lead;
+    keep_to(text.size());
   };
 }
 
@@ -108,15 +121,15 @@ void Normalizer::add(const JsonNode& node) {
   } else if (type == "Strip") {
     node.check_keys({"type", "strip_left", "strip_right"});
     const bool left = node.flag("strip_left"), right = node.flag("strip_right");
-    steps_.push_back({.run = [left, right](std::string_view text, std::string& out, size_t& lead) {
-      strip(text, out, lead, left, right);
+    steps_.push_back({.run = [left, right](std::string_view text, std::string& out, Trace& trace) {
+      strip(text, out, trace, left, right);
     }});
     cuts_before_space_ = false;
   } else if (type == "Prepend") {
     node.check_keys({"type", "prepend"});
     steps_.push_back(
         {.run = [front = node.text("prepend")](std::string_view text, std::string& out,
-                                               size_t& lead) { prepend(front, text, out, lead); },
+                                               Trace& trace) { prepend(front, text, out, trace); },
          .prepends = true});
     cuts_before_space_ &= node.text("prepend") == kBlank;
   } else if (type == "Replace") {
@@ -135,23 +148,18 @@ void Normalizer::add(const JsonNode& node) {
 
 std::string_view Normalizer::apply(std::string_view text, std::string& storage,
                                    bool continues) const {
-  size_t lead = 0;
-  return run(text, storage, continues, lead);
+  Trace trace;
+  return apply(text, storage, trace, continues);
 }
 
-std::string_view Normalizer::apply_to_begin(std::string_view text, std::string& storage,
-                                            size_t& lead) const {
-  lead = character_length(text[0]);
-  return run(text, storage, false, lead);
-}
-
-std::string_view Normalizer::run(std::string_view text, std::string& storage, bool continues,
-                                 size_t& lead) const {
+std::string_view Normalizer::apply(std::string_view text, std::string& storage, Trace& trace,
+                                   bool continues) const {
   std::string out;
   for (const Step& step : steps_) {
     if ((step.prepends && continues) || (step.leaves_ascii && is_ascii(text))) continue;
     out.clear();
-    step.run(text, out, lead);
+    step.run(text, out, trace);
+    trace.end_step();
     storage.swap(out);
     text = storage;
   }

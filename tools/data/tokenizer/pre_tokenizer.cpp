@@ -14,17 +14,16 @@ using Cut = PreTokenizer::Cut;
 
 class PreTokenizer::Step {
  public:
-  using Emit = std::function<void(std::string_view piece, size_t lead)>;
-
   virtual ~Step() = default;
   // Pieces may be empty: they are dropped by the caller.
-  virtual void split(std::string_view text, size_t lead, const Emit& emit) const = 0;
+  virtual void split(const Piece& piece, const Use& emit) const = 0;
   virtual Cut cut_before_space() const = 0;
 };
 
 namespace {
 
 using Step = PreTokenizer::Step;
+using Use = PreTokenizer::Use;
 
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -52,9 +51,6 @@ Behaviour read_behaviour(const JsonNode& node) {
       "Contiguous",
       name);
 }
-
-// The lead of the piece that begins at byte `begin` of a text.
-size_t lead_from(size_t lead, size_t begin) { return lead > begin ? lead - begin : 0; }
 
 // Matches and what lies between them.
 struct Part {
@@ -113,14 +109,14 @@ std::vector<Part> behave(std::vector<Part> parts, Behaviour behaviour) {
 }
 
 // The common behaviour, without a list of parts.
-void isolate(std::string_view text, size_t lead, const Pattern& pattern, const Step::Emit& emit) {
+void isolate(const Piece& piece, const Pattern& pattern, const Use& emit) {
   size_t end = 0;
-  pattern.for_each(text, [&](Span match) {
-    if (match.begin > end) emit(text.substr(end, match.begin - end), lead_from(lead, end));
-    emit(match.of(text), lead_from(lead, match.begin));
+  pattern.for_each(piece.text, [&](Span match) {
+    if (match.begin > end) emit(piece.part({end, match.begin}));
+    emit(piece.part(match));
     end = match.end;
   });
-  if (end < text.size()) emit(text.substr(end), lead_from(lead, end));
+  if (end < piece.text.size()) emit(piece.part({end, piece.text.size()}));
 }
 
 class Split : public Step {
@@ -136,10 +132,10 @@ class Split : public Step {
                                  regex) != std::end(kPatternsThatPart);
     if (known && behaviour_ == Behaviour::kIsolated) cut_ = Cut::kApart;
   }
-  void split(std::string_view text, size_t lead, const Emit& emit) const override {
-    if (behaviour_ == Behaviour::kIsolated) return isolate(text, lead, pattern_, emit);
-    for (const Part& part : behave(parts_of(text, pattern_, invert_), behaviour_)) {
-      emit(part.span.of(text), lead_from(lead, part.span.begin));
+  void split(const Piece& piece, const Use& emit) const override {
+    if (behaviour_ == Behaviour::kIsolated) return isolate(piece, pattern_, emit);
+    for (const Part& part : behave(parts_of(piece.text, pattern_, invert_), behaviour_)) {
+      emit(piece.part(part.span));
     }
   }
   Cut cut_before_space() const override { return cut_; }
@@ -156,18 +152,19 @@ class Digits : public Step {
   explicit Digits(const JsonNode& node) : individual_(node.flag("individual_digits", false)) {
     node.check_keys({"type", "individual_digits"});
   }
-  void split(std::string_view text, size_t lead, const Emit& emit) const override {
+  void split(const Piece& piece, const Use& emit) const override {
+    const std::string_view text = piece.text;
     size_t begin = 0;
     bool previous = false;
     for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
       const bool digit = is_number(character_at(text, i));
       if (i > 0 && (digit != previous || (digit && individual_))) {
-        emit(text.substr(begin, i - begin), lead_from(lead, begin));
+        emit(piece.part({begin, i}));
         begin = i;
       }
       previous = digit;
     }
-    emit(text.substr(begin), lead_from(lead, begin));
+    emit(piece.part({begin, text.size()}));
   }
   Cut cut_before_space() const override { return Cut::kInside; }
 
@@ -182,7 +179,8 @@ class Punctuation : public Step {
     node.check_keys({"type", "behavior"});
     if (node.has("behavior")) behaviour_ = read_behaviour(node.at("behavior"));
   }
-  void split(std::string_view text, size_t lead, const Emit& emit) const override {
+  void split(const Piece& piece, const Use& emit) const override {
+    const std::string_view text = piece.text;
     std::vector<Part> parts;
     size_t end = 0;
     for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
@@ -193,7 +191,7 @@ class Punctuation : public Step {
     }
     if (end < text.size()) parts.push_back({{end, text.size()}});
     for (const Part& part : behave(std::move(parts), behaviour_)) {
-      emit(part.span.of(text), lead_from(lead, part.span.begin));
+      emit(piece.part(part.span));
     }
   }
   Cut cut_before_space() const override { return Cut::kInside; }
@@ -206,7 +204,8 @@ class Punctuation : public Step {
 class Whitespace : public Step {
  public:
   Whitespace(const JsonNode& node, bool words) : words_(words) { node.check_keys({"type"}); }
-  void split(std::string_view text, size_t lead, const Emit& emit) const override {
+  void split(const Piece& piece, const Use& emit) const override {
+    const std::string_view text = piece.text;
     enum class Kind { kSpace, kWord, kOther };
     Kind previous = Kind::kSpace;
     size_t begin = 0;
@@ -216,11 +215,11 @@ class Whitespace : public Step {
                         : words_ && is_word(c) ? Kind::kWord
                                                : Kind::kOther;
       if (kind == previous) continue;
-      if (previous != Kind::kSpace) emit(text.substr(begin, i - begin), lead_from(lead, begin));
+      if (previous != Kind::kSpace) emit(piece.part({begin, i}));
       previous = kind;
       begin = i;
     }
-    if (previous != Kind::kSpace) emit(text.substr(begin), lead_from(lead, begin));
+    if (previous != Kind::kSpace) emit(piece.part({begin, text.size()}));
   }
   Cut cut_before_space() const override { return Cut::kApart; }
 
@@ -234,16 +233,23 @@ class ByteLevel : public Step {
     node.check_keys({"type", "add_prefix_space", "use_regex"}, "pre_tokenizer ByteLevel");
     if (node.flag("use_regex", true)) words_.emplace(kGpt2Pattern);
   }
-  void split(std::string_view text, size_t lead, const Emit& emit) const override {
-    std::string prefixed;
-    if (prefix_ && !text.starts_with(' ')) text = prefixed.append(" ").append(text);
-    if (!words_) return emit(text, lead);
-    isolate(text, lead, *words_, emit);
+  void split(const Piece& piece, const Use& emit) const override {
+    if (!prefix_ || piece.text.starts_with(' ')) return split_words(piece, emit);
+    Trace trace(piece);
+    trace.prepend(1);
+    trace.keep({0, piece.text.size()});
+    trace.end_step();
+    const std::string prefixed = std::string(" ").append(piece.text);
+    split_words(trace.piece(prefixed), emit);
   }
   bool changes_anything() const { return prefix_ || words_; }
   Cut cut_before_space() const override { return words_ ? Cut::kApart : Cut::kInside; }
 
  private:
+  void split_words(const Piece& piece, const Use& emit) const {
+    words_ ? isolate(piece, *words_, emit) : emit(piece);
+  }
+
   bool prefix_;
   std::optional<Pattern> words_;
 };
@@ -270,30 +276,41 @@ class Metaspace : public Step {
       node.at("add_prefix_space").fail("false contradicts prepend_scheme \"{}\"", scheme);
     }
   }
-  void split(std::string_view text, size_t lead, const Emit& emit) const override {
+  void split(const Piece& piece, const Use& emit) const override {
+    const std::string_view text = piece.text;
+    Trace trace(piece);
     std::string marked;
-    size_t marked_lead = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
-      text[i] == ' ' ? marked += blank_ : marked += text[i];
-      if (i < lead) marked_lead = marked.size();
+    const bool begins_blank = text.starts_with(' ') || text.starts_with(blank_);
+    if ((always_ || (first_ && piece.lead > 0)) && !begins_blank) {
+      marked = blank_;
+      trace.prepend(blank_.size());
     }
-    if ((always_ || (first_ && lead > 0)) && !marked.starts_with(blank_)) {
-      marked.insert(0, blank_);
-      if (lead > 0) marked_lead += blank_.size();
+    for (size_t begin = 0; begin < text.size();) {
+      const Span word{begin, std::min(text.find(' ', begin), text.size())};
+      marked += word.of(text);
+      trace.keep(word);
+      begin = word.end + 1;
+      if (word.end == text.size()) break;
+      marked += blank_;
+      trace.replace({word.end, begin}, blank_.size());
     }
-    const std::string_view view = marked;
-    size_t begin = 0;
-    while (split_ && begin < view.size()) {
-      const size_t end = std::min(view.find(blank_, begin + 1), view.size());
-      if (end == view.size()) break;
-      emit(view.substr(begin, end - begin), lead_from(marked_lead, begin));
-      begin = end;
-    }
-    emit(view.substr(begin), lead_from(marked_lead, begin));
+    trace.end_step();
+    split_blanks(trace.piece(marked), emit);
   }
   Cut cut_before_space() const override { return split_ ? Cut::kApart : Cut::kInside; }
 
  private:
+  void split_blanks(const Piece& marked, const Use& emit) const {
+    size_t begin = 0;
+    while (split_ && begin < marked.text.size()) {
+      const size_t end = marked.text.find(blank_, begin + 1);
+      if (end == marked.text.npos) break;
+      emit(marked.part({begin, end}));
+      begin = end;
+    }
+    emit(marked.part({begin, marked.text.size()}));
+  }
+
   std::string blank_;
   bool split_, always_ = false, first_ = false;
 };
@@ -345,18 +362,12 @@ Cut PreTokenizer::cut_before_space() const {
   return all;
 }
 
-void PreTokenizer::split(std::string_view text, size_t lead, const Use& use) const {
-  run(0, text, lead, use);
-}
-
-void PreTokenizer::run(size_t step, std::string_view text, size_t lead, const Use& use) const {
-  if (text.empty()) return;
+void PreTokenizer::run(size_t step, const Piece& text, const Use& use) const {
+  if (text.text.empty()) return;
   if (step == steps_.size()) return use(text);
   // One captured reference fits into a std::function without an allocation.
-  const auto next = [this, step, &use](std::string_view piece, size_t piece_lead) {
-    run(step + 1, piece, piece_lead, use);
-  };
-  steps_[step]->split(text, lead, std::cref(next));
+  const auto next = [this, step, &use](const Piece& piece) { run(step + 1, piece, use); };
+  steps_[step]->split(text, std::cref(next));
 }
 
 }  // namespace fsdp::data

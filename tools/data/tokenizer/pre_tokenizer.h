@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <vector>
+
+#include "tools/data/tokenizer/trace.h"
 
 namespace fsdp::data {
 
@@ -14,7 +15,7 @@ class JsonNode;
 
 class PreTokenizer {
  public:
-  using Use = std::function<void(std::string_view piece)>;
+  using Use = std::function<void(const Piece& piece)>;
 
   PreTokenizer();  // a text is one piece
   explicit PreTokenizer(const JsonNode& node);
@@ -22,9 +23,8 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
 
-  // The pieces in order, never empty; a piece lives until `use` returns. `lead`: how many of the
-  // first bytes stand for the input's first character (normalizer.h).
-  void split(std::string_view text, size_t lead, const Use& use) const;
+  // The pieces in order, never empty; a piece lives until `use` returns.
+  void split(const Piece& text, const Use& use) const { run(0, text, use); }
   // Pieces hold bytes for a vocabulary that writes each byte as a character (characters.h).
   bool byte_level() const { return byte_level_; }
 
@@ -38,7 +38,7 @@ class PreTokenizer {
 
  private:
   void add(const JsonNode& node);
-  void run(size_t step, std::string_view text, size_t lead, const Use& use) const;
+  void run(size_t step, const Piece& text, const Use& use) const;
 
   std::vector<std::unique_ptr<Step>> steps_;
   bool byte_level_ = false;

@@ -3,18 +3,13 @@
 // with matches (pre_tokenizer.h).
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "tools/data/tokenizer/span.h"
+
 namespace fsdp::data {
-
-struct Span {
-  size_t begin = 0, end = 0;  // bytes
-
-  std::string_view of(std::string_view text) const { return text.substr(begin, end - begin); }
-};
 
 // One thread at a time: a search writes its match into memory of the object.
 class Regex {

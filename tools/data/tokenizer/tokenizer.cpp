@@ -30,7 +30,26 @@ fs::path tokenizer_file(const std::string& name) {
                   how_to_fetch(name)));
 }
 
+template <typename Belongs>
+Span tokens_where(std::span<const Span> bytes, const Belongs& belongs) {
+  const auto first = std::find_if(bytes.begin(), bytes.end(), belongs);
+  const auto behind = std::find_if(bytes.rbegin(), bytes.rend(), belongs).base();
+  if (first == bytes.end()) return {};
+  return {static_cast<size_t>(first - bytes.begin()), static_cast<size_t>(behind - bytes.begin())};
+}
+
 }  // namespace
+
+Span tokens_that_cover(std::span<const Span> bytes, Span part) {
+  return tokens_where(bytes, [=](Span token) {
+    return std::max(token.begin, part.begin) < std::min(token.end, part.end);
+  });
+}
+
+Span tokens_that_begin_in(std::span<const Span> bytes, Span part) {
+  return tokens_where(
+      bytes, [=](Span token) { return part.begin <= token.begin && token.begin < part.end; });
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   std::vector<int32_t> out;
@@ -63,6 +82,13 @@ void ByteTokenizer::encode_to(std::string_view text, SpecialTokens, const UseIds
     for (const char c : text.substr(begin, kStretch)) ids.push_back(static_cast<uint8_t>(c));
     use(ids);
   }
+}
+
+EncodedText ByteTokenizer::encode_with_bytes(std::string_view text, SpecialTokens special,
+                                             std::span<const size_t>) const {
+  EncodedText out{.ids = encode(text, special), .bytes = {}};
+  for (size_t i = 0; i < text.size(); ++i) out.bytes.push_back({i, i + 1});
+  return out;
 }
 
 std::string ByteTokenizer::decode(std::span<const int32_t> tokens, SpecialTokens) const {

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/data/tokenizer/span.h"
+
 namespace fsdp::data {
 
 // Whether the tokens that are no text (begin and end of a text, ...) are put around an encoded
@@ -24,6 +26,20 @@ struct NamedTokens {
   std::optional<int32_t> begin, end, padding;  // none: they say nothing; -1: that there is none
   bool end_is_said = true;                     // by a key; else the end is found by its usual names
 };
+
+// Each token with the bytes of the text that it stands for. Where the tokenizer changes nothing the
+// spans are exact: the tokens of one character have different bytes. If a normalizer replaced
+// several bytes, each resulting token has all these bytes. A token that stands for no byte (a begin
+// token, a space that is put in front) has an empty span at its place. Bytes that the tokenizer
+// drops belong to no token. The spans ascend, except for an unknown token that is written late.
+struct EncodedText {
+  std::vector<int32_t> ids;
+  std::vector<Span> bytes;  // of each id
+};
+// The tokens that cover a byte of `part` of the text, or that begin in it: the number of the first
+// token, and of the token behind the last. {0, 0} if no token does.
+Span tokens_that_cover(std::span<const Span> bytes, Span part);
+Span tokens_that_begin_in(std::span<const Span> bytes, Span part);
 
 // One thread at a time.
 class Tokenizer {
@@ -43,11 +59,20 @@ class Tokenizer {
   virtual void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const = 0;
   std::vector<int32_t> encode(std::string_view text,
                               SpecialTokens special = SpecialTokens::kInclude) const;
+  // No special token has bytes of the text on both sides of a place of `apart`: its text is text.
+  virtual EncodedText encode_with_bytes(std::string_view text,
+                                        SpecialTokens special = SpecialTokens::kInclude,
+                                        std::span<const size_t> apart = {}) const = 0;
+  // The bytes of each special token that the text has.
+  virtual std::vector<Span> special_in(std::string_view) const { return {}; }
   // Bytes; UTF-8 only if the tokens end where a character does. Error for ids outside the
   // vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens,
                              SpecialTokens special = SpecialTokens::kOmit) const = 0;
   virtual bool has(int32_t id) const { return id >= 0 && id < vocab_size(); }
+  // Whether this token, where it stands in a text, cuts the text: the tokens before it depend on
+  // nothing behind it.
+  virtual bool cuts(int32_t) const { return false; }
   // "NAME: ..." where the tokenizer's files can be read in several ways; "": they cannot.
   virtual std::string note() const { return ""; }
   // Whether more tokens may change the end of a decoded text.
@@ -65,8 +90,12 @@ class ByteTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return 257; }
   int32_t end_of_text() const override { return 256; }
   NamedTokens named() const override { return {.end = end_of_text()}; }
+  bool cuts(int32_t) const override { return true; }
   uint64_t identity() const override;
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
+  EncodedText encode_with_bytes(std::string_view text,
+                                SpecialTokens special = SpecialTokens::kInclude,
+                                std::span<const size_t> apart = {}) const override;
   std::string decode(std::span<const int32_t> tokens,
                      SpecialTokens special = SpecialTokens::kOmit) const override;
 };

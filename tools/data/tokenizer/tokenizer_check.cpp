@@ -81,13 +81,14 @@ void Checker::check_pre_tokenizer(const JsonNode& node) {
   const JsonNode pieces = node.at("pieces");
   Strings expected, got;
   for (size_t i = 0; i < pieces.size(); ++i) expected.push_back(pieces.item(i).item(0).text());
-  pre_tokenizer.split(node.text("text"), true, [&](std::string_view piece) {
-    std::string& text = got.emplace_back();
-    for (const char c : piece) {
+  const std::string text = node.text("text");
+  pre_tokenizer.split({text, /*lead=*/1}, [&](const data::Piece& piece) {
+    std::string& shown = got.emplace_back();
+    for (const char c : piece.text) {
       if (pre_tokenizer.byte_level()) {
-        data::append_utf8(text, data::byte_characters()[static_cast<uint8_t>(c)]);
+        data::append_utf8(shown, data::byte_characters()[static_cast<uint8_t>(c)]);
       } else {
-        text += c;
+        shown += c;
       }
     }
   });

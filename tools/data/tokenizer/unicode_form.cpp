@@ -157,6 +157,62 @@ void to_unicode_form(UnicodeForm form, std::string_view text, std::string& out) 
   append_by_utf8proc(options, text.substr(kept), out);
 }
 
+namespace {
+
+std::string formed(UnicodeForm form, std::string_view text, Span part) {
+  std::string out;
+  to_unicode_form(form, part.of(text), out);
+  return out;
+}
+
+// A part is a character with the marks behind it. Characters that are composed or ordered together
+// are one part.
+void for_each_composed(UnicodeForm form, std::string_view text, Span among, const UseFormed& use) {
+  const auto is_mark = [&](size_t i) {
+    const auto c = static_cast<utf8proc_int32_t>(character_at(text, i));
+    return utf8proc_get_property(c)->combining_class != 0;
+  };
+  Span part{among.begin, among.begin};
+  std::string out;
+  while (part.end < among.end) {
+    Span next{part.end, part.end};
+    do next.end += character_length(text[next.end]);
+    while (next.end < among.end && is_mark(next.end));
+    const std::string alone = formed(form, text, next);
+    std::string both = formed(form, text, {part.begin, next.end});
+    if (part.begin == part.end || both != out + alone) {
+      part.end = next.end;
+      out = std::move(both);
+    } else {
+      use(part, out);
+      part = next;
+      out = alone;
+    }
+  }
+  use(part, out);
+}
+
+}  // namespace
+
+// A stretch of text that begins with an ASCII character is one part if the form leaves it as it is:
+// no character before an ASCII character is composed or ordered with it.
+void for_each_part(UnicodeForm form, std::string_view text, const UseFormed& use) {
+  const auto ascii = [&](size_t i) { return static_cast<uint8_t>(text[i]) < 0x80; };
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+    const auto begins_part = [&](size_t i) {
+      return ascii(i) && (!ascii(i - 1) || (i + 1 < text.size() && !ascii(i + 1)));
+    };
+    do ++end;
+    while (end < text.size() && !begins_part(end));
+    const Span part{begin, end};
+    if (ascii(end - 1) || formed(form, text, part) == part.of(text)) {
+      use(part, part.of(text));
+    } else {
+      for_each_composed(form, text, part, use);
+    }
+  }
+}
+
 void to_lower_case(std::string_view text, std::string& out) {
   append_lower_case(text, /*with_final_sigma=*/false, out);
 }

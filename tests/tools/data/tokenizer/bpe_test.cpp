@@ -30,6 +30,18 @@ struct Model {
     bpe.encode(piece, out);
     return out;
   }
+  // The pieces of the text that the tokens stand for.
+  std::vector<std::string> parts(const std::string& piece, bool byte_level = false) const {
+    const Bpe bpe(JsonNode(json, "t.json"), byte_level);
+    Ids ids;
+    std::vector<Span> spans;
+    bpe.encode(piece, ids, spans);
+    CHECK(ids == encode(piece, byte_level));
+    CHECK(spans.size() == ids.size());
+    std::vector<std::string> out;
+    for (const Span span : spans) out.emplace_back(span.of(piece));
+    return out;
+  }
   std::string error() const {
     return test::error_of([&] { Bpe(JsonNode(json, "t.json"), false); });
   }
@@ -128,6 +140,50 @@ TEST_CASE("a whole piece that is a token, with ignore_merges") {
   CHECK(model.encode("ab") == Ids{2});
   CHECK(model.encode("aba") == Ids{0, 1, 0});
   CHECK(model.encode(" ab", true) == Ids{4});
+}
+
+TEST_CASE("the bytes that a token stands for") {
+  using Parts = std::vector<std::string>;
+  Model model;
+  for (const char* token : {"<unk>", "a", "b", "ab", "\u597d", "b\u597d"}) model.add(token);
+  model.json["merges"] = {"a b", "b \u597d"};
+  CHECK(model.parts("abb\u597d\u597d") == Parts{"ab", "b\u597d", "\u597d"});
+  CHECK(model.parts("xaxbx") == Parts{"axb"});  // x is dropped
+  CHECK(model.parts("x").empty());
+  model.json["unk_token"] = "<unk>";
+  CHECK(model.parts("xaxyb") == Parts{"x", "a", "x", "y", "b"});
+  CHECK(model.parts("<unk>") == Parts{"<", "u", "n", "k", ">"});
+  Model short_unknown;  // its content is as long as the two characters on average
+  for (const char* token : {"a", "<u"}) short_unknown.add(token);
+  short_unknown.json["unk_token"] = "<u";
+  CHECK(short_unknown.parts("x\u4f60a") == Parts{"x", "\u4f60", "a"});
+  model.json["fuse_unk"] = true;
+  CHECK(model.parts("xaxyb") == Parts{"x", "a", "xy", "b"});
+  model.json["byte_fallback"] = true;
+  for (const char* token : {"<0x78>", "<0xC3>", "<0xA9>", "<0x78><0x78>"}) model.add(token);
+  CHECK(model.parts("axb") == Parts{"a", "x", "b"});
+  CHECK(model.parts("a\u00e9") == Parts{"a", "\xc3", "\xa9"});
+  CHECK(model.parts("zxa") == Parts{"x", "z", "a"});  // the unknown token is written later
+  CHECK(model.parts("zxza") == Parts{"x", "zxz", "a"});
+  model.json["merges"].push_back("<0x78> <0x78>");
+  CHECK(model.parts("axxb") == Parts{"a", "xx", "b"});
+  model.json["ignore_merges"] = true;
+  CHECK(model.parts("<0x78>") == Parts{"<0x78>"});
+}
+
+TEST_CASE("the bytes of a token where pieces are bytes") {
+  using Parts = std::vector<std::string>;
+  Model model;
+  for (const char* token : {"a", "\u0120", "\u0120a", "\u00c3", "\u00a9", "\u00c3\u00a9"}) {
+    model.add(token);
+  }
+  model.json["merges"] = {"\u0120 a", "\u00c3 \u00a9"};
+  CHECK(model.parts(" aa\u00e9\xc3", true) == Parts{" a", "a", "\u00e9", "\xc3"});
+  CHECK(model.parts(" b a", true) == Parts{" ", " a"});
+  model.json["byte_fallback"] = true;
+  for (const char* token : {"<0xC4>", "<0x80>"}) model.add(token);
+  CHECK(model.parts(std::string("a\0a", 3), true) ==
+        Parts{"a", std::string(1, '\0'), std::string(1, '\0'), "a"});  // written as U+0100
 }
 
 TEST_CASE("a long piece takes time in proportion") {

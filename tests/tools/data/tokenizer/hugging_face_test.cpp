@@ -422,5 +422,112 @@ TEST_CASE_FIXTURE(Fixture, "whatever value stands anywhere, a file loads or give
   CHECK(refused > 500);
 }
 
+std::vector<std::string> texts_of(const std::vector<Span>& spans, std::string_view text) {
+  std::vector<std::string> out;
+  for (const Span span : spans) out.emplace_back(span.of(text));
+  return out;
+}
+
+TEST_CASE("special tokens in a text: where they stand") {
+  const HuggingFaceTokenizer qwen(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
+  const std::string_view text = "a<|im_end|><|im_start|>\u00e9<tool_call><|im_en<|im_end|>";
+  const std::vector<Span> expected{{1, 11}, {11, 23}, {43, 53}};  // <tool_call> is no special one
+  CHECK(qwen.special_in(text) == expected);
+  CHECK(texts_of(qwen.special_in(text), text) ==
+        std::vector<std::string>{"<|im_end|>", "<|im_start|>", "<|im_end|>"});
+  CHECK(qwen.special_in("").empty());
+  CHECK(qwen.special_in("<|im_end|").empty());
+  CHECK(ByteTokenizer().special_in(text).empty());
+  const HuggingFaceTokenizer mistral(test::fixture_path("tokenizers/mistral_v03/tokenizer.json"));
+  CHECK(mistral.special_in(" [INST]</s>") == std::vector<Span>{{1, 7}, {7, 11}});
+}
+
+// Special tokens of a text with places that are to be apart, as "token" or "text" of each.
+struct Apart {
+  const HuggingFaceTokenizer& tokenizer;
+  std::string_view text;
+  std::vector<std::string> special = {};  // contents of special tokens that are left
+
+  std::vector<int32_t> encode(const std::vector<size_t>& places) {
+    const EncodedText got = tokenizer.encode_with_bytes(text, SpecialTokens::kOmit, places);
+    REQUIRE(got.ids.size() == got.bytes.size());
+    special.clear();
+    for (size_t i = 0; i < got.ids.size(); ++i) {
+      CHECK(got.bytes[i].begin <= got.bytes[i].end);
+      if (!tokenizer.cuts(got.ids[i])) continue;
+      special.push_back(*tokenizer.content_of(got.ids[i]) + "@" +
+                        std::to_string(got.bytes[i].begin));
+    }
+    return got.ids;
+  }
+};
+
+using Contents = std::vector<std::string>;
+
+TEST_CASE("places apart: no special token has bytes on both sides, its text is text") {
+  const HuggingFaceTokenizer qwen(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
+  Apart apart{qwen, "a<|im_end|>b<|im_end|><tool_call>"};
+  const std::vector<int32_t> usual = apart.encode({});
+  CHECK(usual == qwen.encode(apart.text));
+  CHECK(apart.special == Contents{"<|im_end|>@1", "<|im_end|>@12", "<tool_call>@22"});
+  // At the ends of a token nothing is cut.
+  CHECK(apart.encode({0, 1, 11, 12, 22, 33}) == usual);
+  for (const size_t place : {2, 6, 10}) {
+    const std::vector<int32_t> ids = apart.encode({place});
+    CHECK(apart.special == Contents{"<|im_end|>@12", "<tool_call>@22"});
+    CHECK(qwen.decode(ids, SpecialTokens::kInclude) == apart.text);
+    CHECK(std::count(ids.begin(), ids.end(), 1202) == 1);
+  }
+  apart.encode({3, 13});
+  CHECK(apart.special == Contents{"<tool_call>@22"});
+  apart.encode({24});  // an added token that is not special stays one
+  CHECK(apart.special == Contents{"<|im_end|>@1", "<|im_end|>@12", "<tool_call>@22"});
+  // As text of a tokenizer without such a token.
+  Json file = read_json_file(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
+  file["added_tokens"] = Json::array();
+  const HuggingFaceTokenizer bare(file.dump(), "bare");
+  const std::string_view text = "so <|im_end|>. 1";
+  CHECK(qwen.encode_with_bytes(text, SpecialTokens::kOmit, std::vector<size_t>{4}).ids ==
+        bare.encode(text));
+  // Places are of the text, also behind the stretches that it is encoded in.
+  const HuggingFaceTokenizer stretches(test::fixture_path("tokenizers/llama3/tokenizer.json"), 1);
+  REQUIRE(stretches.encodes_in_stretches());
+  const std::string long_text = "one two three four five <|eot_id|> six <|eot_id|>";
+  Apart behind{stretches, long_text};
+  behind.encode({25});
+  CHECK(behind.special == Contents{"<|eot_id|>@39"});
+  behind.encode({40});
+  CHECK(behind.special == Contents{"<|eot_id|>@24"});
+}
+
+TEST_CASE("places apart: special tokens that are found in the normalised text") {
+  const HuggingFaceTokenizer llama(test::fixture_path("tokenizers/llama2_legacy/tokenizer.json"));
+  Apart apart{llama, "a <s>b </s>"};  // the blanks are parts of the tokens, as of their patterns
+  CHECK(apart.encode({}) == llama.encode(apart.text, SpecialTokens::kOmit));
+  CHECK(apart.special == Contents{"<s>@1", "</s>@6"});
+  apart.encode({1, 5, 6});
+  CHECK(apart.special == Contents{"<s>@1", "</s>@6"});
+  apart.encode({3});
+  CHECK(apart.special == Contents{"</s>@6"});
+  apart.encode({2, 10});
+  CHECK(apart.special.empty());
+  const HuggingFaceTokenizer gpt2(test::fixture_path("tokenizers/gpt2_merges_old/tokenizer.json"));
+  Apart end{gpt2, "a<|endoftext|>b"};
+  end.encode({1});
+  CHECK(end.special == Contents{"<|endoftext|>@1"});
+  const std::vector<int32_t> ids = end.encode({2});
+  CHECK(end.special.empty());
+  CHECK(gpt2.decode(ids, SpecialTokens::kInclude) == end.text);
+}
+
+TEST_CASE("places apart change nothing around a text") {
+  const HuggingFaceTokenizer llama(test::fixture_path("tokenizers/llama2_legacy/tokenizer.json"));
+  const EncodedText got =
+      llama.encode_with_bytes("<s>", SpecialTokens::kInclude, std::vector<size_t>{1});
+  CHECK(got.ids.front() == 1);
+  CHECK(std::count(got.ids.begin(), got.ids.end(), 1) == 1);
+  CHECK(got.bytes.front() == Span{0, 0});
+}
+
 }  // namespace
 }  // namespace fsdp::data

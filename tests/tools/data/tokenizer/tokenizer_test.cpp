@@ -26,6 +26,24 @@ TEST_CASE("bytes there and back") {
   CHECK(tokenizer->encode("").empty());
 }
 
+TEST_CASE("the bytes of tokens, and the tokens of bytes") {
+  const EncodedText got = make_tokenizer("bytes")->encode_with_bytes("h\u00e9");
+  CHECK(got.ids == std::vector<int32_t>{'h', 0xc3, 0xa9});
+  CHECK(got.bytes == std::vector<Span>{{0, 1}, {1, 2}, {2, 3}});
+
+  // A begin token, a prefix, "abc", nothing of "de", a blank put before "fg", and "h" of two.
+  const std::vector<Span> tokens{{0, 0}, {0, 0}, {0, 3}, {5, 5}, {5, 7}, {7, 8}, {7, 8}};
+  CHECK(tokens_that_cover(tokens, {0, 1}) == Span{2, 3});
+  CHECK(tokens_that_cover(tokens, {2, 6}) == Span{2, 5});
+  CHECK(tokens_that_cover(tokens, {7, 8}) == Span{5, 7});
+  CHECK(tokens_that_cover(tokens, {3, 5}) == Span{});
+  CHECK(tokens_that_cover(tokens, {6, 6}) == Span{});
+  CHECK(tokens_that_begin_in(tokens, {0, 5}) == Span{0, 3});
+  CHECK(tokens_that_begin_in(tokens, {1, 6}) == Span{3, 5});
+  CHECK(tokens_that_begin_in(tokens, {6, 99}) == Span{5, 7});
+  CHECK(tokens_that_begin_in(tokens, {1, 5}) == Span{});
+}
+
 TEST_CASE("end of text is the last of the vocabulary and prints as nothing") {
   const ByteTokenizer tokenizer;
   CHECK(tokenizer.vocab_size() == 257);

@@ -70,6 +70,32 @@ TEST_CASE("characters that only a newer Unicode composes or orders") {
   CHECK(normalised("Lowercase", "\ua7d2") == "\ua7d3");
 }
 
+TEST_CASE("a text in parts becomes what it becomes as a whole, and no part could be cut") {
+  using enum UnicodeForm;
+  for (const UnicodeForm form : {kNfc, kNfd, kNfkc, kNfkd}) {
+    std::string text;
+    for (char32_t c = 0; c < 0x3400; ++c) text += lines_of(c);
+    for (char32_t c = 0xabe0; c < 0xac40; ++c) text += lines_of(c);
+    for (char32_t c = 0xf900; c < 0x11400; ++c) text += lines_of(c);
+    std::string expected, joined;
+    to_unicode_form(form, text, expected);
+    size_t end = 0;
+    bool adjoin = true;
+    for_each_part(form, text, [&](Span part, std::string_view formed) {
+      adjoin &= part.begin == end && part.end > end;
+      end = part.end;
+      joined += formed;
+    });
+    CHECK((adjoin && end == text.size()));
+    CHECK(joined == expected);
+  }
+  std::vector<std::string> parts;
+  for_each_part(kNfc, "ab \u00e9e\u0301\u4e2d\u1112\u1161\u11ab\u1112!?",
+                [&](Span, std::string_view formed) { parts.emplace_back(formed); });
+  CHECK(parts ==
+        std::vector<std::string>{"ab", " \u00e9", "\u00e9", "\u4e2d", "\ud55c", "\u1112", "!?"});
+}
+
 // Expected: Python's str.lower().
 TEST_CASE("lower case with a final sigma") {
   const std::pair<const char*, const char*> cases[] = {
