@@ -93,7 +93,7 @@ bench-tokenizers: all
 # The readers of files from elsewhere (tests/fuzz), by libFuzzer under both sanitizers: RUNS
 # executions of each, those of FUZZ side by side. What it finds next is kept in build-fuzz/corpus.
 RUNS ?= 100000
-FUZZ ?= safetensors index config adapter tokenizer rows
+FUZZ ?= safetensors index config adapter tokenizer rows template
 CLANG ?= $(firstword $(shell command -v clang++-19 clang++-18 clang++-17 clang++-16 clang++) clang++)
 fuzz:
 	@command -v $(CLANG) >/dev/null || { echo "apt-get install clang-19 (16 or newer; or set CLANG=)"; exit 1; }

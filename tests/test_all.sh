@@ -12,7 +12,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 parts=(commit slow thread address races mutations fuzz busy1 busy2 busy3 busy4 busy5)
-readers=(safetensors index config adapter tokenizer rows)
+readers=(safetensors index config adapter tokenizer rows template)
 part=${1:?usage: tests/test_all.sh ${parts[*]} all table}
 minutes=${MINUTES:-30}
 commit=$(git rev-parse --short HEAD) || exit 2

@@ -33,13 +33,17 @@ std::string reason_of(const nl::json::exception& error) {
 
 }  // namespace
 
+// Whether the members of objects are sorted by name.
+enum class Members : uint8_t { kSorted, kAsRead };
+
 // What nlohmann's parser calls. Strict with a source: duplicate keys and too many levels are
-// errors, and the members of objects are sorted.
+// errors.
 class JsonBuilder : public nl::json_sax<nl::json> {
  public:
   // `odd`: texts have stand-ins (odd_bytes.h).
-  explicit JsonBuilder(const std::string* source, bool odd = false, UseSpelling use = nullptr)
-      : source_(source), odd_(odd), use_spelling_(std::move(use)) {}
+  JsonBuilder(const std::string* source, Members members, bool odd = false,
+              UseSpelling use = nullptr)
+      : source_(source), members_(members), odd_(odd), use_spelling_(std::move(use)) {}
 
   Json take() { return std::move(root_); }
 
@@ -95,7 +99,10 @@ class JsonBuilder : public nl::json_sax<nl::json> {
     return true;
   }
 
+  void check_keys(const std::deque<Json::Member>& members, bool sorted) const;
+
   const std::string* source_;
+  Members members_;
   bool odd_;
   UseSpelling use_spelling_;
   Json root_;
@@ -109,18 +116,21 @@ bool JsonBuilder::end_object() {
   Json::Object& object = std::get<Json::Object>(open_.back()->value_);
   const auto before = [](const Json::Member& a, const Json::Member& b) { return a.name < b.name; };
   object.sorted = std::is_sorted(object.members.begin(), object.members.end(), before);
-  if (source_ && !object.sorted) {
+  if (source_) check_keys(object.members, object.sorted);
+  if (source_ && !object.sorted && members_ == Members::kSorted) {
     std::stable_sort(object.members.begin(), object.members.end(), before);
     object.sorted = true;
   }
-  const auto same = [](const Json::Member& a, const Json::Member& b) { return a.name == b.name; };
-  if (source_) {
-    const auto twice = std::adjacent_find(object.members.begin(), object.members.end(), same);
-    FSDP_CHECK(twice == object.members.end(), "{}: malformed JSON: duplicate key \"{}\"", *source_,
-               twice->name);
-  }
   open_.pop_back();
   return true;
+}
+
+void JsonBuilder::check_keys(const std::deque<Json::Member>& members, bool sorted) const {
+  std::vector<std::string_view> names;
+  for (const Json::Member& member : members) names.push_back(member.name);
+  if (!sorted) std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  FSDP_CHECK(twice == names.end(), "{}: malformed JSON: duplicate key \"{}\"", *source_, *twice);
 }
 
 namespace {
@@ -134,7 +144,7 @@ bool parse_into(JsonBuilder& builder, std::string_view text) {
 Json Json::parse(std::string_view given) {
   const bool odd = may_have_odd_bytes(given);
   const std::string text = odd ? escapes_as_stand_ins(given) : "";
-  JsonBuilder builder(nullptr, odd);
+  JsonBuilder builder(nullptr, Members::kAsRead, odd);
   if (!parse_into(builder, odd ? text : given))
     throw JsonError("malformed JSON: " + builder.reason());
   return builder.take();
@@ -144,7 +154,7 @@ Json parse_json(std::string_view text, const std::string& source) {
   const bool odd = may_have_odd_bytes(text);
   const std::string held = odd ? escapes_as_stand_ins(text) : "";
   if (odd) text = held;
-  JsonBuilder builder(&source, odd);
+  JsonBuilder builder(&source, Members::kSorted, odd);
   if (parse_into(builder, text)) return builder.take();
   const std::string other = other_kind(text, source, Wanted::kJson);
   FSDP_CHECK(other.empty(), "{}: {}", source, other);
@@ -160,11 +170,13 @@ Json parse_json(std::string_view text, const std::string& source) {
 }
 
 Json parse_json_line(std::string_view line, const std::string& where) {
-  return parse_spelled_line(line, where, nullptr);
+  JsonBuilder builder(&where, Members::kSorted);
+  if (parse_into(builder, line)) return builder.take();
+  fail("{}: malformed JSON: {}", where, builder.reason());
 }
 
 Json parse_spelled_line(std::string_view line, const std::string& where, const UseSpelling& use) {
-  JsonBuilder builder(&where, false, use);
+  JsonBuilder builder(&where, Members::kAsRead, false, use);
   if (parse_into(builder, line)) return builder.take();
   fail("{}: malformed JSON: {}", where, builder.reason());
 }

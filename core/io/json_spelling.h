@@ -12,7 +12,7 @@ namespace fsdp {
 
 // What becomes of a number that is no integer of 64 bits.
 using UseSpelling = std::function<Json(const std::string& spelling)>;
-// As parse_json_line() otherwise.
+// As parse_json_line() otherwise, but keys keep their order.
 Json parse_spelled_line(std::string_view line, const std::string& where, const UseSpelling& use);
 
 }  // namespace fsdp

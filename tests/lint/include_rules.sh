@@ -76,7 +76,8 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^nccl", header, "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "comm/nccl*")
     only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
     only("^nlohmann/", header, "^core/io/json[.]cpp$", "core/io/json.cpp")
-    only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
+    only("^pcre2[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
+    only("^utf8proc[.]h$", header, "^tools/data/(tokenizer|chat)/", "tools/data/tokenizer and tools/data/chat")
     only("^liburing[.]h$", header, "^core/io/io_ring[.]cpp$", "core/io/io_ring.cpp")
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
     only("^yaml-cpp/", header, "^(tools/config|tools/guides|tools/report|tools/sweep|tests)/",

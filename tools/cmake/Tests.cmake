@@ -53,7 +53,7 @@ target_compile_definitions(fsdp_source_folder PRIVATE FSDP_SOURCE_DIR="${PROJECT
 file(GLOB support CONFIGURE_DEPENDS ${tests}/support/*.cpp)
 list(REMOVE_ITEM support ${tests}/support/source_folder.cpp ${tests}/support/lying_folder.cpp)
 add_library(fsdp_test_base INTERFACE)
-target_link_libraries(fsdp_test_base INTERFACE fsdp_tools_commands doctest::doctest
+target_link_libraries(fsdp_test_base INTERFACE fsdp_tools_commands fsdp_tools_data_chat doctest::doctest
                       nlohmann_json::nlohmann_json yaml-cpp fsdp_source_folder)
 add_library(fsdp_test_support STATIC ${support})
 target_link_libraries(fsdp_test_support PUBLIC fsdp_test_base)
@@ -146,7 +146,7 @@ if(sources AND FSDP_HAVE_MPI)
   endforeach()
 endif()
 
-foreach(name safetensors index config adapter tokenizer rows)
+foreach(name safetensors index config adapter tokenizer rows template)
   fsdp_entry(fuzz/${name} unit 60 1 fuzz_smoke_${name})
 endforeach()
 
