@@ -161,6 +161,11 @@ void Adoption::leave(const Given& given, const std::string& reason) {
   left_.push_back(given.origin() + ": " + reason);
 }
 
+void Adoption::leave_out(const Given& given, const std::string& reason) {
+  leave(given, "left out: " + reason);
+  warn(given.origin() + " is left out: " + reason);
+}
+
 void Adoption::off(const Given& given) {
   taken_.insert(given.key);
   off_.push_back(given.key);

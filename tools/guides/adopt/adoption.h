@@ -51,7 +51,9 @@ class Adoption {
   std::string value_of(const std::string& our_key) const;
 
   void leave(const Given& given, const std::string& reason);  // no counterpart, one line
-  void off(const Given& given);                               // off there, as here
+  // The same of what changes which tokens a row has, or which are trained: a warning, too.
+  void leave_out(const Given& given, const std::string& reason);
+  void off(const Given& given);  // off there, as here
   // A name that the foreign program reads and nobody has set, with what it takes then.
   void unset(const std::string& name, const std::string& otherwise);
   void note(const std::string& line);

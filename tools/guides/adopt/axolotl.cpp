@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tools/data/text_format.h"
+#include "tools/guides/adopt/chat_keys.h"
 #include "tools/guides/adopt/fsdp_keys.h"
 #include "tools/guides/adopt/hugging_face_keys.h"
 #include "tools/guides/adopt/programs.h"
@@ -19,16 +20,19 @@ const Json& axolotl_json();  // tables/axolotl.json
 namespace {
 
 const std::string kDefault = "axolotl's default";
-constexpr char kChats[] =
-    "rows of chats are not trained here: expected the type alpaca or completion";
 constexpr char kFused[] = "there is no choice of kernels: they are fused by hand";
 
 // ---------------------------------------------------------------------------- a key by itself
 
 void take_type(const Given& given, Adoption& adoption) {
   const std::string& type = given.one();
+  if (is_chat(type)) {
+    return adoption.set("data.format", "messages", given,
+                        type == "sharegpt" ? "there vicuna_v1.1 without conversation" : "");
+  }
   const bool alpaca = type == "alpaca";
-  if (!alpaca && type != "completion") given.refuse(kChats);
+  if (!alpaca && type != "completion")
+    given.refuse("there is no such type here: expected chat_template, alpaca or completion");
   if (alpaca) adoption.set("data.template", "axolotl_alpaca", given);
   const bool whole = !alpaca || adoption.is_on("train_on_inputs");
   adoption.set("data.objective", whole ? "lm" : "sft", given);
@@ -356,10 +360,14 @@ void take_together(Adoption& adoption, const std::filesystem::path& beside) {
   take_files(adoption, "test_datasets", "data.validation", beside);
   const Given* excess = adoption.find("excess_length_strategy");
   const bool drops = !excess || excess->one() != "truncate";
-  if (drops && adoption.value_of("data.template") == "axolotl_alpaca") {
+  const bool chats = has_chats(adoption);
+  if (drops && (chats || adoption.value_of("data.template") == "axolotl_alpaca")) {
     adoption.note("a row longer than data.sequence_length is cut; axolotl leaves it out");
   }
-  if (const Given* inputs = adoption.find("train_on_inputs")) {
+  const Given* inputs = adoption.find("train_on_inputs");
+  if (chats) {
+    take_axolotl_chats(adoption);
+  } else if (inputs) {
     inputs->truth();
     adoption.leave(*inputs, "data.objective says it: lm, or sft");
   }
@@ -380,9 +388,9 @@ void take_together(Adoption& adoption, const std::filesystem::path& beside) {
 
 const Program& axolotl_program() {
   static const Program program = [] {
-    Program made = program_of(
-        "axolotl", "axolotl",
-        {rules_of(axolotl_json()["rules"], kOwn), shared_rules(), schedule_rules(), fsdp_rules()});
+    Program made = program_of("axolotl", "axolotl",
+                              {rules_of(axolotl_json()["rules"], kOwn), axolotl_chat_rules(),
+                               shared_rules(), schedule_rules(), fsdp_rules()});
     made.name_of = name_of;
     return made;
   }();
@@ -397,6 +405,10 @@ std::string adopt_axolotl(const std::filesystem::path& file, const AdoptOptions&
   if (!is_on(adoption.find("adapter"))) {
     ignored = {{"lora_", "no effect without adapter: lora"},
                {"peft_", "no effect without adapter: lora"}};
+  }
+  for (const Rule& rule : axolotl_chat_rules()) {
+    if (!has_chats(adoption))
+      ignored.push_back({rule.name.substr(0, rule.name.find('*')), "no effect without chats"});
   }
   take_all(axolotl_program(), adoption, ignored);
   take_together(adoption, file.parent_path());

@@ -131,8 +131,12 @@ void take_packing_strategy(const Given& given, Adoption& adoption) {
   adoption.leave(given, packs ? "as data.pack says" : "no effect without packing");
 }
 
-void take_completion_only(const Given& given, Adoption& adoption) {
-  adoption.set("data.objective", given.truth() ? "sft" : "lm", given);
+void take_template_path(const Given& given, Adoption& adoption) {
+  if (given.one().ends_with(".jinja") || given.one().ends_with(".j2"))
+    return adoption.set("data.chat_template", given.one(), given);
+  leave_out(
+      "a tokenizer's folder: data.chat_template takes its chat_template.jinja, and new tokens "
+      "belong into the model's folder")(given, adoption);
 }
 
 void take_loss_type(const Given& given, Adoption& adoption) {
@@ -156,10 +160,43 @@ void take_offloading(const Given& given, Adoption& adoption) {
 std::vector<Rule> sft_rules() {
   return rules_of(hugging_face_json()["sft"], {{"packing", take_packing},
                                                {"packing_strategy", take_packing_strategy},
-                                               {"completion_only", take_completion_only},
+                                               {"template_path", take_template_path},
                                                {"loss_type", take_loss_type},
                                                {"truncation", take_truncation},
                                                {"offloading", take_offloading}});
+}
+
+// SFTConfig's assistant_only_loss is false unless it is said, so that all of a conversation
+// is trained; completion_only_loss is null: then the rows decide.
+void take_trained(Adoption& adoption) {
+  const bool is_sft = std::ranges::any_of(
+      sft_rules(), [&](const Rule& rule) { return adoption.find(rule.name) != nullptr; });
+  if (!is_sft) return;
+  const std::string key = "data.train_on";
+  const Given* assistant = adoption.find("assistant_only_loss");
+  const Given* completion = adoption.find("completion_only_loss");
+  const bool completes = completion && completion->truth();
+  const bool of_assistant = assistant && assistant->truth();
+  if (completion) adoption.set("data.objective", completes ? "sft" : "lm", *completion);
+  if (of_assistant) {
+    adoption.set("data.format", "messages", *assistant, "TRL takes no other rows with it");
+    return adoption.set(
+        key, "assistant", *assistant,
+        completion && !completes ? "of a prompt nothing; there its turns, too" : "");
+  }
+  if (completes) {
+    if (assistant) adoption.off(*assistant);
+    return adoption.set(key, "assistant", *completion, "there all turns of a completion");
+  }
+  if (assistant)
+    adoption.set(key, "all", *assistant);
+  else
+    adoption.set_default(key, "all", "SFTConfig's default");
+  if (completion) return;
+  adoption.note(
+      "completion_only_loss is not set: of rows with prompt and completion TRL trains the "
+      "completion only; --set data.train_on=assistant does it here, and where data.template makes "
+      "the texts, --set data.objective=sft");
 }
 
 // ---------------------------------------------------------------------------- reading
@@ -235,17 +272,6 @@ std::vector<Rule> trainer_rules() {
       .rules;
 }
 
-// Of SFTConfig, whose completion_only_loss is null unless something is said: then the rows decide.
-void note_on_completions(Adoption& adoption) {
-  const std::vector<Rule> rules = sft_rules();
-  const bool is_sft = std::ranges::any_of(
-      rules, [&](const Rule& rule) { return adoption.find(rule.name) != nullptr; });
-  if (!is_sft || adoption.has("data.objective")) return;
-  adoption.note(
-      "completion_only_loss is not set: of rows with prompt and completion TRL trains the "
-      "completion only; --set data.objective=sft does it here");
-}
-
 const Program& hugging_face_program() {
   static const Program program = [] {
     Program made = program_of(
@@ -267,6 +293,7 @@ std::string adopt_hugging_face(const std::filesystem::path& file, const AdoptOpt
   else if (version_of_fsdp(adoption) == 2)
     ignored = without_second_fsdp();
   take_all(hugging_face_program(), adoption, ignored);
+  take_trained(adoption);
   take_arguments_together(adoption);
   return adoption.yaml();
 }

@@ -317,7 +317,6 @@ void take_arguments_together(Adoption& adoption) {
   take_schedule(adoption);
   take_intervals(adoption);
   take_sharding(adoption);
-  note_on_completions(adoption);
   set_defaults(adoption);
 }
 

@@ -29,8 +29,6 @@ void take_schedule(Adoption& adoption);
 void take_steps(const std::string& key, const Given& given, Adoption& adoption);
 void take_fsdp(Adoption& adoption, const Given& given, int version);
 void warn_of_deepspeed(Adoption& adoption);  // whose file is one of its own
-// Of TRL's SFTConfig, whose completion_only_loss is null unless something is said.
-void note_on_completions(Adoption& adoption);
 // After every key by itself. Sets the defaults of TrainingArguments that are not ours.
 void take_arguments_together(Adoption& adoption);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/io/json.h"
+#include "tools/guides/adopt/chat_keys.h"
 #include "tools/guides/adopt/hugging_face_keys.h"
 #include "tools/guides/adopt/programs.h"
 #include "tools/guides/adopt/read_tree.h"
@@ -28,6 +29,8 @@ bool has_lora(const Adoption& adoption) {
   return !type || type->one() == "lora";
 }
 
+bool are_chats(const Adoption& adoption) { return adoption.value_of("data.format") == "messages"; }
+
 void take_stage(const Given& given, Adoption& adoption) {
   if (given.one() != "pt" && given.one() != "sft") {
     given.refuse("a model is trained here to predict the next token: expected pt or sft");
@@ -38,15 +41,6 @@ void take_stage(const Given& given, Adoption& adoption) {
 void take_finetuning(const Given& given, Adoption& adoption) {
   if (given.one() != "full" && given.one() != "lora") given.fail("full or lora");
   adoption.leave(given, given.one() == "full" ? "all parameters are trained" : "lora.r says it");
-}
-
-void take_template(const Given& given, Adoption& adoption) {
-  if (!is_pretraining(adoption)) {
-    given.refuse(
-        "chat templates are not here: leave this line out, and say in data.template how a row "
-        "becomes a text");
-  }
-  adoption.leave(given, "no effect with stage: pt");
 }
 
 // "q_proj,v_proj", or "all"
@@ -83,7 +77,41 @@ std::filesystem::path info_file(const Adoption& adoption, const std::filesystem:
   return {};
 }
 
-// What dataset_info.json says of them: files, and of plain texts the field.
+// An entry of formatting sharegpt or openai. A message has from and value unless it says otherwise.
+void take_chats(const Json& entry, const Given& given, Adoption& adoption) {
+  adoption.set("data.format", "messages", given, "of dataset_info.json");
+  const auto said = [&](const char* section, const std::string& key, const std::string& usual) {
+    const Json* const all = entry.find(section);
+    const Json* const value = all ? all->find(key) : nullptr;
+    return value && value->is_string() ? value->text() : usual;
+  };
+  const std::string field = said("columns", "messages", "conversations");
+  if (field != "messages" && field != "conversations")
+    adoption.set("data.messages_field", field, given);
+  Json roles = Json::object();
+  for (const char* role : {"user", "assistant", "observation", "system"}) {
+    const std::string word = said("tags", fmt::format("{}_tag", role), "");
+    if (!word.empty() && word != role)
+      roles[word] = role == std::string("observation") ? "tool" : role;
+  }
+  set_messages(said("tags", "role_tag", "from"), said("tags", "content_tag", "value"), roles, given,
+               adoption);
+  const auto left_out = [&](const std::string& what) {
+    adoption.warn(
+        fmt::format("{} in dataset_info.json is left out: a row has messages and tools, "
+                    "and its calls are messages from function_call",
+                    what));
+  };
+  const std::string call = said("tags", "function_tag", "function_call");
+  if (call != "function_call") left_out("function_tag: " + call);
+  if (!entry.contains("columns")) return;
+  for (const auto& [column, name] : entry["columns"].items()) {
+    if (column != "messages" && (column != "tools" || name != Json("tools")))
+      left_out("columns." + column);
+  }
+}
+
+// Files, and of plain texts the field.
 void take_sets(Adoption& adoption, const Given& given, const std::string& our_key,
                const std::filesystem::path& info) {
   if (info.empty()) return adoption.leave(given, kPrepared);
@@ -94,7 +122,15 @@ void take_sets(Adoption& adoption, const Given& given, const std::string& our_ke
     const Json& one = all[name];
     const bool plain = !one.contains("formatting") || one["formatting"] == "alpaca";
     const bool ranked = one.contains("ranking") && one["ranking"] == true;
-    if (!plain || ranked) given.refuse(name + " has rows of chats, which are not trained here");
+    if (ranked || (!plain && is_pretraining(adoption)))
+      given.refuse(name + " has rows that are not trained here in this way");
+    const Given* chosen = adoption.find("template");
+    if (plain && chosen && !is_pretraining(adoption)) {
+      chosen->refuse(name +
+                     " has rows of instruction and output: leave this line out, and say in "
+                     "data.template how a row becomes a text");
+    }
+    if (!plain) take_chats(one, given, adoption);
     if (!one.contains("file_name")) return adoption.leave(given, kPrepared);
     const Json* split = one.find("split");
     const bool part = one.contains("num_samples") || (split && *split != Json("train"));
@@ -128,15 +164,44 @@ void take_objective(Adoption& adoption) {
   if (!packs) adoption.set_default("data.pack", "examples", kDefault);
   if (prompts) prompts->truth();
   const bool whole = pretrains || adoption.is_on("train_on_prompt");
+  if (are_chats(adoption)) return;
   if (prompts)
     adoption.set("data.objective", whole ? "lm" : "sft", *prompts);
   else
     adoption.set_default("data.objective", whole ? "lm" : "sft",
                          pretrains ? "stage: pt" : "stage: sft");
-  if (!pretrains && !adoption.find("template")) {
+  if (!pretrains) {
     adoption.note(
-        "without template the tokenizer's chat template counts there; here data.template "
-        "says how a row becomes a text");
+        "rows of instruction and output are no conversations here: data.template says how a row "
+        "becomes a text; there the chat template does");
+  }
+}
+
+// Where nothing is known about the rows, they may be conversations.
+void take_chat_keys(Adoption& adoption) {
+  const Given* const chosen = adoption.find("template");
+  const Given* const history = adoption.find("mask_history");
+  const Given* const prompts = adoption.find("train_on_prompt");
+  const Given* const thinking = adoption.find("enable_thinking");
+  if (is_pretraining(adoption)) {
+    for (const Given* each : {chosen, history, thinking}) {
+      if (each) leave("no effect with stage: pt")(*each, adoption);
+    }
+    return;
+  }
+  if (chosen) {
+    set_chat_template(chosen->one(), *chosen, adoption,
+                      chosen->one() == "llama3" ? "here without blanks around a message" : "");
+  }
+  if (adoption.is_on("mask_history"))
+    adoption.set("data.train_on", "last", *history, "there a row that is too long keeps its end");
+  else if (history)
+    adoption.off(*history);
+  if (prompts) on_to("data.train_on", "all")(*prompts, adoption);
+  if (thinking) {
+    const bool on = thinking->truth();
+    adoption.set("data.chat_template_kwargs", fmt::format("{{enable_thinking: {}}}", on),
+                 *thinking);
   }
 }
 
@@ -167,7 +232,6 @@ const Program& llama_factory_program() {
       program_of("llamafactory", "LLaMA-Factory",
                  {rules_of(llama_factory_json()["rules"], {{"stage", take_stage},
                                                            {"finetuning", take_finetuning},
-                                                           {"template", take_template},
                                                            {"targets", take_targets},
                                                            {"samples", take_samples},
                                                            {"mix_strategy", take_mix_strategy}}),
@@ -192,6 +256,7 @@ std::string adopt_llama_factory(const std::filesystem::path& file, const AdoptOp
     adoption.leave(*folder, "data.train has the names of files");
   }
   take_objective(adoption);
+  take_chat_keys(adoption);
   take_lora(adoption);
   take_recompute(adoption);
   adoption.set_default("data.sequence_length", "2048", kDefault);

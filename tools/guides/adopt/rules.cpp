@@ -117,6 +117,7 @@ Take take_of(const std::string& name, const Json& what, const Takes& own) {
       {"count_to", count_to},
       {"truth_to", truth_to},
       {"leave", leave},
+      {"leave_out", leave_out},
       {"same", same},
       {"refuse", refuse},
       {"share_to", share_to},
@@ -128,6 +129,7 @@ Take take_of(const std::string& name, const Json& what, const Takes& own) {
   }
   if (name == "on_to") return on_to(what[0].text(), what[1].text());
   if (name == "expect") return expect(what[0].text(), what[1].text());
+  if (name == "usual") return usual(what[0].text(), what[1].text());
   FSDP_CHECK(name == "take", "[adopt] unknown action of a table: {}", name);
   const auto common = kCommon.find(what.text());
   return common == kCommon.end() ? own.at(what.text()) : common->second;
@@ -226,6 +228,8 @@ Take leave(const std::string& reason) {
   };
 }
 
+Take leave_out(const std::string& reason) { return usual("", reason); }
+
 Take same(const std::string& how) {
   return [how](const Given& given, Adoption& adoption) { adoption.leave(given, how); };
 }
@@ -256,6 +260,15 @@ Take expect(const std::string& value, const std::string& remark) {
   return [value, remark](const Given& given, Adoption& adoption) {
     if (given.one() != value) given.fail(value);
     adoption.leave(given, remark);
+  };
+}
+
+Take usual(const std::string& value, const std::string& reason) {
+  return [value, reason](const Given& given, Adoption& adoption) {
+    if (is_off(given) || given.text() == value)
+      leave(reason)(given, adoption);
+    else
+      adoption.leave_out(given, reason);
   };
 }
 

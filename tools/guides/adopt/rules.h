@@ -69,9 +69,12 @@ Take truth_to(const std::string& our_key);  // 1 as true
 Take on_to(const std::string& our_key, const std::string& value);
 // One line with the reason; what is off anyway is only named.
 Take leave(const std::string& reason);
+Take leave_out(
+    const std::string& reason);          // the same with a warning: it changes the trained tokens
 Take same(const std::string& how);       // one line, on or off: what does it here
 Take refuse(const std::string& reason);  // an error when it is on
 Take expect(const std::string& value, const std::string& remark);  // an error for another value
+Take usual(const std::string& value, const std::string& reason);   // with a warning for another one
 Take share_to(const std::string& our_key);                         // of the rows, below 1; 0: none
 Take one_rank(const std::string& reason);  // a number of ranks; refused above 1
 // Behind "take" in every table: "model_folder" (model.path; a name of the hub is a folder here),

@@ -175,16 +175,16 @@ TEST_CASE("adopt axolotl: what is not here is refused, all at once") {
   const std::string error =
       refusal(kModel +
               "load_in_4bit: true\nadapter: qlora\nsample_packing: true\nsequence_len: 500_000\n"
-              "datasets:\n  - path: a/b\n    type: chat_template\n    field_messages: m\n"
-              "    roles_to_train: [x]\noptimizer: adamw_bnb_8bit\nrl: dpo\n");
+              "datasets:\n  - path: a/b\n    type: pygmalion\n    input_format: m\n"
+              "    temperature: 1\noptimizer: adamw_bnb_8bit\nrl: dpo\n");
   CHECK(test::contains(error, "a.yml:3: load_in_4bit: true: weights have 16 or 32 bits here"));
   CHECK(test::contains(error, "a.yml:4: adapter: qlora: weights have 16 or 32 bits here"));
   CHECK(test::contains(error, "a.yml:5: sample_packing: true: a sequence of several rows"));
-  CHECK(test::contains(error, "a.yml:9: datasets[0].type: chat_template: rows of chats are not"));
+  CHECK(test::contains(error, "a.yml:9: datasets[0].type: pygmalion: there is no such type here"));
   CHECK(test::contains(error, "a.yml:12: optimizer: expected adamw_torch"));
   CHECK(test::contains(error, "a.yml:13: rl: dpo: a model is trained here to predict"));
   CHECK_FALSE(test::contains(error, "sequence_len"));
-  CHECK_FALSE(test::contains(error, "roles_to_train"));  // one key of a section is enough
+  CHECK_FALSE(test::contains(error, "temperature"));  // one key of a section is enough
 }
 
 }  // namespace

@@ -276,7 +276,7 @@ TEST_CASE("adopt hf: TRL's SFTConfig") {
   CHECK(test::contains(refusal(with("true", "bfd", "false", "true")),
                        "a.yaml:1: completion_only_loss: data.objective: sft: expected data.pack"));
   CHECK(adopted("completion_only_loss: false\n").config.data.objective == data::Objective::kLm);
-  const std::string unsaid = "--set data.objective=sft does it here";
+  const std::string unsaid = "--set data.train_on=assistant does it here";
   CHECK(adopted(with("false", "bfd", "false")).says(unsaid));
   CHECK_FALSE(adopted(with("false", "bfd", "false", "false")).says(unsaid));
   CHECK_FALSE(adopted("learning_rate: 1e-4\n").says(unsaid));  // TrainingArguments alone

@@ -55,7 +55,7 @@ TEST_CASE("adopt llamafactory: data sets that dataset_info.json names") {
                "\"nameless\": {\"file_name\": null}, "
                "\"few\": {\"file_name\": \"f.json\", \"num_samples\": 9}, "
                "\"part\": {\"file_name\": \"p.json\", \"split\": \"test\"}, "
-               "\"talk\": {\"file_name\": \"t.json\", \"formatting\": \"sharegpt\"}}");
+               "\"pairs\": {\"file_name\": \"t.json\", \"ranking\": true}}");
   const auto adopt = [&](const std::string& sets) {
     return adopt_llama_factory(
         folder.write("a.yaml", kModel + "dataset_dir: sets\ndataset: " + sets + "\n"), {});
@@ -65,9 +65,9 @@ TEST_CASE("adopt llamafactory: data sets that dataset_info.json names") {
   CHECK(a.config.data.train == std::vector<std::string>{sets + "/a.json", sets + "/b.json"});
   CHECK(a.config.data.objective == data::Objective::kSft);
   CHECK(a.config.data.packing() == data::Pack::kExamples);
-  CHECK(a.says("without template the tokenizer's chat template counts there"));
+  CHECK(a.says("rows of instruction and output are no conversations here"));
   CHECK(Adopted(adopt("hub")).config.data.train.empty());
-  CHECK(test::contains(test::error_of([&] { adopt("a,talk"); }), "talk has rows of chats"));
+  CHECK(test::contains(test::error_of([&] { adopt("a,pairs"); }), "pairs has rows that are not"));
   CHECK(test::contains(test::error_of([&] { adopt("c"); }), "no such data set in "));
   CHECK(test::contains(test::error_of([&] { adopt("nameless"); }), "nameless: expected texts"));
   CHECK(test::contains(test::error_of([&] { adopt("few"); }), "few: num_samples and split are"));
@@ -94,7 +94,6 @@ TEST_CASE("adopt llamafactory: what is not here is refused, all at once") {
   const std::string error = refusal(kModel +
                                     "template: qwen3\nquantization_bit: 4\nneat_packing: true\n"
                                     "use_galore: true\nuse_dora: true\n");
-  CHECK(test::contains(error, "a.yaml:4: template: qwen3: chat templates are not here: leave"));
   CHECK(test::contains(error, "a.yaml:5: quantization_bit: 4: weights have 16 or 32 bits here"));
   CHECK(test::contains(error, "a.yaml:6: neat_packing: true: a sequence of several rows"));
   CHECK(test::contains(error, "a.yaml:7: use_galore: true: there is no such optimizer here"));
