@@ -21,11 +21,11 @@ struct AnotherValue {
   void change(const config::Value& value) const {
     if (value.is_choice()) return change_choice(value);
     if (value.is_optional() && value.text() == "auto") value.read(value.read("0") ? "0" : "false");
-    const bool changed = change_as<bool>(value) || change_as<int64_t>(value) ||
-                         change_as<double>(value) || change_as<std::string>(value) ||
-                         change_as<std::vector<std::string>>(value) ||
-                         change_as<config::Interval>(value) || change_as<config::NormType>(value) ||
-                         change_as<config::StepsOrShare>(value);
+    const bool changed =
+        change_as<bool>(value) || change_as<int64_t>(value) || change_as<double>(value) ||
+        change_as<std::string>(value) || change_as<std::vector<std::string>>(value) ||
+        change_as<config::Interval>(value) || change_as<config::NormType>(value) ||
+        change_as<config::StepsOrShare>(value) || change_as<config::JsonMap>(value);
     if (!changed) fail("[test] an option of an unknown type");
   }
 
@@ -55,7 +55,11 @@ struct AnotherValue {
     if (option.range.contains(static_cast<double>(v))) return;
     v = before == least ? static_cast<int64_t>(option.range.most) : least;
   }
-  void change(config::StepsOrShare& v) const { change(v.steps); }
+  void change(config::StepsOrShare& v) const {
+    v.percent = 0;
+    change(v.steps);
+  }
+  void change(config::JsonMap& v) const { v.value["a: \"b\""] = "user"; }
   void change(double& v) const { v = v / 3 + 1e-3 / count; }
   void change(std::string& v) const {
     if (option.is_size) {

@@ -13,6 +13,7 @@
 #include "tools/checkpoint/run_folder.h"
 #include "tools/config/guests.h"
 #include "tools/config/options.h"
+#include "tools/data/chat/chat_files.h"
 #include "tools/data/row_template.h"
 #include "tools/launch/launch.h"
 #include "tools/report/run_reader.h"
@@ -471,10 +472,10 @@ void put_paths_in(config::TrainConfig& c, const fs::path& folder) {
   if (c.data.tokenizer != "bytes") keep(c.data.tokenizer);
   if (!data::is_template_name(c.data.row_template, config::guests_of<data::NamedTemplate>()))
     keep(c.data.row_template);
-  keep(c.data.cache_dir);
-  keep(c.model.path);
-  keep(c.lora.path);
-  keep(c.checkpoint.folder);
+  if (!data::is_own_chat_template(c.data.chat.chat_template)) keep(c.data.chat.chat_template);
+  for (std::string* path : {&c.data.cache_dir, &c.model.path, &c.lora.path, &c.checkpoint.folder}) {
+    keep(*path);
+  }
 }
 
 void refuse_foreign(const fs::path& folder) {

@@ -179,13 +179,13 @@ std::vector<std::string> unmarked(std::vector<std::string> arguments) {
 }
 
 // In the order of the help.
-constexpr AddCommand* kCommands[] = {add_train_command,   add_generate_command, add_eval_command,
-                                     add_verify_command,  add_bench_command,    add_explain_command,
-                                     add_memory_command,  add_plan_command,     add_sweep_command,
-                                     add_compare_command, add_trace_command,    add_report_command,
-                                     add_status_command,  add_tokenize_command, add_merge_command,
-                                     add_convert_command, add_inspect_command,  add_replay_command,
-                                     add_adopt_command,   add_launch_command,   add_doctor_command};
+constexpr AddCommand* kCommands[] = {
+    add_train_command,   add_generate_command, add_eval_command,     add_verify_command,
+    add_bench_command,   add_explain_command,  add_memory_command,   add_plan_command,
+    add_sweep_command,   add_compare_command,  add_trace_command,    add_report_command,
+    add_status_command,  add_data_command,     add_tokenize_command, add_merge_command,
+    add_convert_command, add_inspect_command,  add_replay_command,   add_adopt_command,
+    add_launch_command,  add_doctor_command};
 
 // The settings that must be alike on all ranks; the others are each rank's own.
 std::vector<std::string> settings_of(const Command& command) {

@@ -29,7 +29,8 @@ using AddCommand = void(const Command& app);
 AddCommand add_train_command, add_generate_command, add_eval_command, add_verify_command;
 AddCommand add_bench_command, add_explain_command, add_memory_command, add_plan_command;
 AddCommand add_sweep_command, add_compare_command, add_trace_command, add_report_command;
-AddCommand add_status_command, add_tokenize_command, add_merge_command, add_convert_command;
+AddCommand add_status_command, add_data_command, add_tokenize_command, add_merge_command;
+AddCommand add_convert_command;
 AddCommand add_inspect_command, add_replay_command, add_adopt_command, add_launch_command;
 AddCommand add_doctor_command;
 // Below `launch`.

@@ -85,4 +85,20 @@ config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<confi
   return config;
 }
 
+config::TrainConfig read_data_to_look_at(const DataKeys& keys,
+                                         const std::vector<std::string>& files,
+                                         const std::string& tokenizer) {
+  std::vector<config::Override> more;
+  add_override("data.train", "--data", files, more);
+  add_override("data.tokenizer", "--tokenizer", tokenizer, more);
+  config::TrainConfig config = read_data_keys(keys, more, print_note);
+  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic data has no text to tokenize");
+  config.data.shuffle = false;
+  config.data.shuffle_rule = data::ShuffleRule::kFeistel;
+  config.train.batch = 1;
+  config.train.rows_per_pass = 0;
+  config.train.micro_steps.reset();
+  return config;
+}
+
 }  // namespace fsdp::tools

@@ -50,4 +50,9 @@ void add_override(const std::string& key, const std::string& flag, const std::st
 config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<config::Override>& more,
                                    const std::function<void(const std::string&)>& note);
 
+// The same, to look at the training data: one sequence a step, in the order of the files.
+config::TrainConfig read_data_to_look_at(const DataKeys& keys,
+                                         const std::vector<std::string>& files,
+                                         const std::string& tokenizer);
+
 }  // namespace fsdp::tools

@@ -13,6 +13,7 @@
 #include "core/text/numbers.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
+#include "tools/data/text_source.h"
 #include "tools/evaluate/squad_evaluation.h"
 #include "tools/evaluate/text_evaluation.h"
 #include "tools/guides/squad_metrics.h"
@@ -62,6 +63,10 @@ void print_text(const TextFigures& figures) {
   fmt::print("loss            {:>10}   nats per token\n", format_fixed(figures.loss.mean(), 4));
   fmt::print("perplexity      {:>10}\n", format_fixed(figures.perplexity(), 4));
   fmt::print("bits per token  {:>10}\n", format_fixed(figures.bits_per_token(), 4));
+  for (const auto& [role, loss] : figures.by_role) {
+    fmt::print("  {:<14}{:>10}   of {} tokens of its turns\n", role,
+               loss.tokens > 0 ? format_fixed(loss.mean(), 4) : "none", format_count(loss.tokens));
+  }
   const bool of_text = figures.bytes > 0;
   if (of_text) {
     fmt::print("bits per byte   {:>10}\n", format_fixed(figures.bits_per_byte(), 4));
@@ -90,6 +95,11 @@ void print_json(const TextFigures& figures, const std::string& dtype, int ranks)
               {"dtype", dtype},
               {"ranks", ranks},
               {"seconds", figures.seconds}};
+  for (const auto& [role, loss] : figures.by_role) {
+    Json& of = out["by_role"][role];
+    of["predicted_tokens"] = loss.tokens;
+    if (loss.tokens > 0) of["loss"] = loss.mean();
+  }
   if (figures.bytes > 0) {
     out["bits_per_byte"] = figures.bits_per_byte();
     out["tokens"] = figures.tokens;
@@ -167,20 +177,29 @@ config::TrainConfig config_of(const EvalOptions& options, bool speaks) {
   return config;
 }
 
+// Rows as a run has them, if keys of data are given, or if the first row is a conversation.
+void take_rows_of_run(const EvalOptions& options, bool speaks, TextEvaluationOptions& text) {
+  const bool given = options.keys.given();
+  if (!given && !data::begins_with_conversation(options.text.files.at(0), {})) return;
+  FSDP_CHECK(text.stride == 0 && text.field == TextEvaluationOptions().field,
+             "--stride, --field: expected neither with rows that are conversations");
+  ModelOptions& model = text.model;
+  const ModelSource source = find_model(model.folder, model.base);
+  text.config = config_of(options, speaks);
+  config::DataSection& data = text.config->data;
+  if (!model.tokenizer.empty()) data.tokenizer = model.tokenizer;
+  if (data.tokenizer.empty()) data.tokenizer = source.default_tokenizer();
+  model.tokenizer = data.tokenizer;
+  if (!given && text.length == 0) {
+    data.sequence_length = std::min(source.config().max_positions, kLongestByDefault);
+  }
+}
+
 int run_text(const EvalOptions& options, RankContext& rank) {
   TextEvaluationOptions text = options.text;
   text.model = options.model;
   text.batch = options.batch > 0 ? options.batch : kBatch;
-  if (options.keys.given()) {
-    agree(rank.world, [&] {
-      text.config = config_of(options, rank.world.rank() == 0);
-      std::string& tokenizer = text.config->data.tokenizer;
-      ModelOptions& model = text.model;
-      if (!model.tokenizer.empty()) tokenizer = model.tokenizer;
-      if (tokenizer.empty()) tokenizer = find_model(model.folder, model.base).default_tokenizer();
-      model.tokenizer = tokenizer;
-    });
-  }
+  agree(rank.world, [&] { take_rows_of_run(options, rank.world.rank() == 0, text); });
   ProgressLine line(rank.under_launcher);
   const auto progress = [&](int64_t batches, int64_t of, const TextLoss& loss, double seconds) {
     const double rate = static_cast<double>(loss.tokens) / seconds;

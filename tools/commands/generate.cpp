@@ -1,12 +1,17 @@
 // fsdp generate: continues prompts with the model of a Hugging Face folder, sharded over any number
 // of ranks or not; the texts do not depend on how many. Read next:
 // tools/generate/generation_plan.h.
+#include <algorithm>
 #include <cstdio>
+#include <iostream>
 #include <optional>
+
+#include <unistd.h>
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/data/text_stream.h"
+#include "tools/generate/chat_prompts.h"
 #include "tools/generate/generation_plan.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/model_use.h"
@@ -26,7 +31,11 @@ struct GenerateOptions {
   bool no_cache = false;
   bool json = false;
   bool stats = false;
+  bool chat = false;  // prompts are conversations
+  ChatPromptOptions as_chat;
   GenerationOptions generation;
+
+  bool has_prompts() const { return !prompt.empty() || !ids.empty() || !prompts_file.empty(); }
 };
 
 // ---------------------------------------------------------------------------- Prompts
@@ -35,6 +44,27 @@ std::vector<data::Prompt> given_prompts(const GenerateOptions& options) {
   if (!options.prompts_file.empty()) return data::read_prompts(options.prompts_file);
   if (!options.ids.empty()) return {{"--ids", "", options.ids}};
   return {{"--prompt", options.prompt, std::nullopt}};
+}
+
+// For a chat, `chat` is opened with the tokenizer.
+GenerationPlan plan_of(const GenerateOptions& options, const ModelSource& source,
+                       std::optional<ChatPrompter>& chat) {
+  if (!options.chat) {
+    return plan_generation(source, given_prompts(options), options.model.tokenizer,
+                           options.ignore_end, options.generation);
+  }
+  const auto make_prompts = [&](const data::Tokenizer& tokenizer, const models::ModelConfig&) {
+    chat.emplace(options.as_chat, source, options.model.tokenizer, tokenizer);
+    if (!options.prompts_file.empty()) return chat->prompts_in(options.prompts_file);
+    std::vector<data::Prompt> out;
+    if (!options.has_prompts()) return out;
+    data::Conversation conversation = chat->begin();
+    say(conversation, data::Role::kUser, options.prompt);
+    out.push_back(chat->prompt_of(conversation, "--prompt"));
+    return out;
+  };
+  return plan_generation(source, make_prompts, options.model.tokenizer, options.ignore_end,
+                         options.generation);
 }
 
 // ---------------------------------------------------------------------------- Output
@@ -47,10 +77,13 @@ std::string joined(const std::vector<int32_t>& ids) {
 class Printer {
  public:
   Printer(const GenerateOptions& options, const EncodedPrompts& prompts)
-      : json_(options.json), several_(!options.prompts_file.empty()), prompts_(prompts) {
+      : json_(options.json),
+        several_(!options.prompts_file.empty()),
+        chat_(options.chat),
+        prompts_(prompts) {
     if (json_ || several_ || !prompts.tokenizer) return;
     stream_.emplace(*prompts.tokenizer, prompts.ids[0]);
-    write(prompts.texts[0]);
+    if (!chat_) write(prompts.texts[0]);
   }
   Printer(const Printer&) = delete;
   Printer& operator=(const Printer&) = delete;
@@ -77,15 +110,15 @@ class Printer {
 
  private:
   std::string whole_text(size_t prompt, const Generated& text) const {
-    return prompts_.texts[prompt] +
-           data::text_after(*prompts_.tokenizer, prompts_.ids[prompt], text.ids);
+    const std::string after = data::text_after(*prompts_.tokenizer, prompts_.ids[prompt], text.ids);
+    return chat_ ? after : prompts_.texts[prompt] + after;
   }
   void print_json(size_t prompt, const Generated& text) const {
     Json out = {
         {"prompt_ids", prompts_.ids[prompt]}, {"new_ids", text.ids}, {"stopped", text.stopped}};
     if (prompts_.tokenizer) {
       out["tokenizer"] = prompts_.tokenizer_name;
-      out["text"] = whole_text(prompt, text);
+      out[chat_ ? "reply" : "text"] = whole_text(prompt, text);
     }
     // A byte model may stop within a character.
     fmt::print("{}\n", out.dump({.indent = several_ ? -1 : 2, .replace = true}));
@@ -96,7 +129,7 @@ class Printer {
     std::fflush(stdout);
   }
 
-  const bool json_, several_;
+  const bool json_, several_, chat_;  // of a chat the reply alone is printed
   const EncodedPrompts& prompts_;
   std::optional<data::TextStream> stream_;
   bool any_ = false;
@@ -119,13 +152,58 @@ void print_stats(const GenerationStats& stats) {
 
 // ---------------------------------------------------------------------------- The command
 
+// The line that somebody types next on rank 0; nullopt: the end. Collective.
+std::optional<std::string> next_line(comm::Communicator& world) {
+  std::string line;
+  if (world.rank() == 0) {
+    if (::isatty(STDIN_FILENO) != 0) fmt::print(stderr, "> ");
+    line = std::getline(std::cin, line) ? "+" + line : "";
+  }
+  const std::string said = world.exchange(line)[0];
+  return said.empty() ? std::nullopt : std::optional(said.substr(1));
+}
+
+// Reads messages from standard input, one a line, and answers each.
+void converse(const GenerateOptions& options, const ChatPrompter& chat, GenerationPlan& plan,
+              Session& session, RankContext& rank) {
+  const data::Tokenizer& tokenizer = *plan.prompts.tokenizer;
+  data::Conversation conversation = chat.begin();
+  uint64_t turn = 0;
+  for (std::optional<std::string> line; (line = next_line(rank.world));) {
+    if (line->find_first_not_of(" \t\r") == line->npos) continue;
+    say(conversation, data::Role::kUser, *line);
+    agree(rank.world, [&] {
+      plan.prompts.ids.clear();
+      plan.prompts.texts.clear();
+      add_prompts({chat.prompt_of(conversation, "the conversation")}, plan.model, plan.prompts);
+    });
+    std::optional<Printer> printer;
+    if (rank.world.rank() == 0) printer.emplace(options, plan.prompts);
+    const std::vector<Generated> said = generate_tokens(
+        session, plan.options, plan.prompts.ids,
+        [&](size_t, int32_t token) {
+          if (printer) printer->use(token);
+        },
+        turn++);
+    if (printer) printer->finish(0, said[0]);
+    say(conversation, data::Role::kAssistant,
+        data::text_after(tokenizer, plan.prompts.ids[0], said[0].ids));
+  }
+}
+
 int run_generate(const GenerateOptions& options, RankContext& rank) {
   const bool speaks = rank.world.rank() == 0;
   GenerationPlan plan;
+  std::optional<ChatPrompter> chat;
+  const bool converses = options.chat && !options.has_prompts();
   agree(rank.world, [&] {
     const ModelSource source = find_model(options.model.folder, options.model.base);
-    plan = plan_generation(source, given_prompts(options), options.model.tokenizer,
-                           options.ignore_end, options.generation);
+    plan = plan_of(options, source, chat);
+    if (!converses) return;
+    // A conversation may become as long as the model sees.
+    plan.seen = plan.longest = seen_tokens(plan.model, 0, plan.model.max_positions);
+    const int64_t before = std::max<int64_t>(plan.seen - plan.options.tokens, 1);
+    plan.prompts.ids = {std::vector<int32_t>(static_cast<size_t>(before))};
   });
   plan.options.cache = !options.no_cache;
   if (speaks) {
@@ -144,6 +222,10 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   Session session = place_session(rank.world, placed);
   return with_session(rank, [&] {
     load_model(session, plan.source, print_note);
+    if (converses) {
+      converse(options, *chat, plan, session, rank);
+      return 0;
+    }
     std::optional<Printer> printer;
     if (speaks) printer.emplace(options, plan.prompts);
     GenerationStats stats;
@@ -193,7 +275,12 @@ void add_generate_command(const Command& app) {
                {"--ignore-end", &options->ignore_end},
                {"--no-cache", &options->no_cache},
                {"--stats", &options->stats},
-               {"--json", &options->json}});
+               {"--json", &options->json},
+               {"--chat", &options->chat},
+               {"--system", &options->as_chat.system},
+               {"--chat-template", &options->as_chat.chat_template},
+               {"--chat-template-kwargs", &options->as_chat.kwargs},
+               {"--chat-date", &options->as_chat.date}});
   add_launch_options(command, options->launch);
   runs_on_ranks(command, options, run_generate);
 }

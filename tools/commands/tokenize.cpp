@@ -112,16 +112,8 @@ void print_speeds(const std::string& tokenizer, const std::string& file, const J
 
 // One epoch of the training data of a run, a sequence a line, in the order of the files.
 void print_sequences(const TokenizeOptions& options, comm::Communicator& world) {
-  std::vector<config::Override> more;
-  add_override("data.train", "--data", options.data, more);
-  add_override("data.tokenizer", "--tokenizer", options.tokenizer, more);
-  config::TrainConfig config = read_data_keys(options.keys, more, print_note);
-  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic data has no text to tokenize");
-  config.data.shuffle = false;
-  config.data.shuffle_rule = data::ShuffleRule::kFeistel;
-  config.train.batch = 1;
-  config.train.rows_per_pass = 0;
-  config.train.micro_steps.reset();
+  const config::TrainConfig config =
+      read_data_to_look_at(options.keys, options.data, options.tokenizer);
   TrainData data(world, config, nullptr, DataUse::kTraining);
   data.check_trained(world, {}, true);
   for (const std::string& remark : data.remarks()) {

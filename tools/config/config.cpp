@@ -9,6 +9,7 @@
 #include "core/text/byte_size.h"
 #include "tools/config/config_values.h"
 #include "tools/config/options.h"
+#include "tools/data/chat/chat_files.h"
 #include "tools/data/row_layout.h"
 
 namespace fsdp::config {
@@ -182,11 +183,40 @@ void check_sources(const DataSection& c) {
              "of weighted sources");
 }
 
+// Keys of conversations. They may also wait for a first row: data.format: auto.
+void check_chat(const DataSection& c) {
+  for (const auto& [word, role] : c.chat.roles.value.items()) {
+    const std::string said = role.is_string() ? role.text() : role.dump();
+    FSDP_CHECK(data::find_role(said),
+               "data.roles: {}: expected system, user, assistant or tool, got {}", word, said);
+  }
+  for (const char* const own : {"messages", "tools", "documents", "add_generation_prompt"}) {
+    FSDP_CHECK(!c.chat.template_kwargs.value.contains(own),
+               "data.chat_template_kwargs: {}: the row says it, or the program", own);
+  }
+  FSDP_CHECK(c.chat.date.empty() || data::parse_date(c.chat.date),
+             "data.chat_date: expected a date such as 2026-01-31, got \"{}\"", c.chat.date);
+  FSDP_CHECK(c.chat.max_untrained_rows.steps >= 0,
+             "data.max_untrained_rows: expected a number of rows, or a share such as 5%, got {}",
+             c.chat.max_untrained_rows.steps);
+  if (!c.is_chat()) return;
+  FSDP_CHECK(
+      c.objective == data::Objective::kLm || c.objective == data::Objective::kSft,
+      "data.objective: expected none with data.format: messages, got {}: data.train_on names "
+      "the trained tokens",
+      name_of(c.objective));
+  FSDP_CHECK(c.objective != data::Objective::kSft || c.chat.train_on != data::TrainOn::kAll,
+             "data.objective: sft: data.train_on: all contradicts it");
+  FSDP_CHECK(c.pads(), "data.pack: expected examples with data.format: messages, got {}",
+             name_of(c.packing()));
+}
+
 // Keys of data that contradict each other.
 void check_data(const TrainConfig& config) {
   const DataSection& c = config.data;
   check_validation(c);
   check_sources(c);
+  check_chat(c);
   FSDP_CHECK(!c.is_tokens() || c.objective == data::Objective::kLm,
              "data.objective: expected lm with data.format: {}, got {}", name_of(c.format),
              name_of(c.objective));
@@ -273,8 +303,17 @@ std::optional<double> DataSection::held_out() const {
 }
 
 data::Pack DataSection::packing() const {
-  const bool lm = objective == data::Objective::kLm;
-  return pack.value_or(lm ? data::Pack::kStream : data::Pack::kExamples);
+  const bool stream = objective == data::Objective::kLm && !is_chat();
+  return pack.value_or(stream ? data::Pack::kStream : data::Pack::kExamples);
+}
+
+std::string StepsOrShare::text() const {
+  return percent > 0 ? fmt::format("{}%", percent) : fmt::format("{}", steps);
+}
+
+data::Objective DataSection::objective_of_rows() const {
+  if (!is_chat()) return objective;
+  return chat.train_on == data::TrainOn::kAll ? data::Objective::kLm : data::Objective::kSft;
 }
 
 bool DataSection::separates_documents() const {
@@ -286,7 +325,8 @@ data::PadTo DataSection::padded_to() const {
 }
 
 bool DataSection::hides_padding() const {
-  return pads() && data::RowLayout{.objective = objective, .side = padded_on()}.hides_padding();
+  return pads() &&
+         data::RowLayout{.objective = objective_of_rows(), .side = padded_on()}.hides_padding();
 }
 
 bool TrainConfig::uses_f16() const {

@@ -15,6 +15,7 @@
 
 #include "comm/fsdp/options.h"
 #include "core/dtype.h"
+#include "core/io/json.h"
 #include "core/io/patience.h"
 #include "core/recompute.h"
 #include "optim/optimizer.h"
@@ -90,6 +91,43 @@ struct SourceSection {
   std::string place = {};  // where it was written, for errors; not a key
 };
 
+// A number of steps or rows, or a share: "10%".
+struct StepsOrShare {
+  int64_t steps = 0;
+  double percent = 0;
+
+  StepsOrShare(int64_t steps = 0) : steps(steps) {}
+  static StepsOrShare of_percent(double percent) {
+    StepsOrShare out;
+    out.percent = percent;
+    return out;
+  }
+  // A share is rounded up, as in transformers (TrainingArguments.get_warmup_steps, 4.57).
+  int64_t of(int64_t all) const {
+    return percent > 0 ? std::llround(std::ceil(percent / 100 * static_cast<double>(all))) : steps;
+  }
+  std::string text() const;  // as YAML has it
+  bool operator==(const StepsOrShare&) const = default;
+};
+
+// A map of the user's own words: {bot: assistant}. Its values are as YAML has them.
+struct JsonMap {
+  Json value = Json::object();
+  bool operator==(const JsonMap& other) const { return value == other.value; }
+};
+
+// Keys of data for rows that are conversations (tools/data/chat).
+struct ChatKeys {
+  std::string messages_field;
+  JsonMap roles;
+  std::string chat_template;
+  JsonMap template_kwargs;
+  std::string date;  // YYYY-MM-DD
+  data::TrainOn train_on = data::TrainOn::kAssistant;
+  StepsOrShare max_untrained_rows = StepsOrShare::of_percent(5);
+  data::SpecialInContent special_in_content = data::SpecialInContent::kAsSpecial;
+};
+
 struct ValidationSubset : SubsetSection {};  // of data.validation
 
 struct DataSection {
@@ -104,6 +142,7 @@ struct DataSection {
   data::BreakMode sample_break_mode = data::BreakMode::kNone;
   SubsetSection subset;
   ValidationSubset validation_subset;
+  ChatKeys chat;
   std::string tokenizer;
   OwnOrGuest<data::Objective, GuestLabels> objective;
   std::optional<data::Pack> pack;  // this and the next two: see packing() and below
@@ -121,6 +160,13 @@ struct DataSection {
   bool synthetic() const { return format == data::TextFormat::kSynthetic; }
   // Whether the data is tokens: there is no text and no tokenizer.
   bool is_tokens() const { return synthetic() || format.guest != nullptr; }
+  // Whether rows are conversations. resolve_paths() has asked the first row where format is auto.
+  bool is_chat() const { return format == data::TextFormat::kMessages; }
+  bool may_be_chat() const {
+    return is_chat() || (format == data::TextFormat::kAuto && !is_tokens());
+  }
+  // Which tokens of a row are trained: `objective`, or the rule of train_on for conversations.
+  data::Objective objective_of_rows() const;
   std::vector<std::string> training_files() const;  // of train, or of all sources
   // Of the training data, that `validation` asks for ("5%"); nullopt: it names files.
   std::optional<double> held_out() const;
@@ -136,19 +182,6 @@ struct DataSection {
   bool has_rows_of_any_length() const { return pads() || has_blocks_of_sentences(); }
   // Whether batches have a mask of padding that attention must not see.
   bool hides_padding() const;
-};
-
-// A number of steps, or a share of all of them: "10%".
-struct StepsOrShare {
-  int64_t steps = 0;
-  double percent = 0;
-
-  StepsOrShare(int64_t steps = 0) : steps(steps) {}
-  // A share is rounded up, as in transformers (TrainingArguments.get_warmup_steps, 4.57).
-  int64_t of(int64_t all) const {
-    return percent > 0 ? std::llround(std::ceil(percent / 100 * static_cast<double>(all))) : steps;
-  }
-  bool operator==(const StepsOrShare&) const = default;
 };
 
 struct ScheduleSection {
@@ -390,6 +423,8 @@ struct KeyWithoutEffect {
   std::string reason;  // "without data.validation"
 };
 std::vector<KeyWithoutEffect> keys_without_effect(const TrainConfig& config);
+// Keys that may wait for a first row that is a conversation: data.format: auto.
+std::vector<std::string> keys_of_chats(const TrainConfig& config);
 
 // The whole configuration, every field, in a form that read_config gives back unchanged.
 std::string to_yaml(const TrainConfig& config);

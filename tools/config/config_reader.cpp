@@ -61,6 +61,38 @@ bool is_long_integer(const YAML::Node& node) {
 
 bool is_quoted(const YAML::Node& node) { return node.Tag() == "!"; }
 
+// A scalar that is not quoted may be a number or a truth, as in YAML 1.2.
+Json json_of_scalar(const std::string& text) {
+  if (text == "True" || text == "TRUE") return true;
+  if (text == "False" || text == "FALSE") return false;
+  try {
+    Json value = Json::parse(text);
+    if (value.is_number() || value.is_boolean()) return value;
+  } catch (const std::exception&) {  // a text
+  }
+  return text;
+}
+
+Json json_of(const YAML::Node& node) {
+  Json out;
+  if (node.IsMap()) {
+    out = Json::object();
+    for (const auto& item : node) {
+      FSDP_CHECK(item.first.IsScalar(), "expected a name, got {}", text_of(item.first));
+      const std::string& name = item.first.Scalar();
+      FSDP_CHECK(!out.contains(name), "\"{}\" is given twice", name);
+      out[name] = json_of(item.second);
+    }
+  } else if (node.IsSequence()) {
+    out = Json::array();
+    for (const YAML::Node& item : node) out.push_back(json_of(item));
+  } else if (node.IsScalar()) {
+    const bool is_text = is_quoted(node) || node.Tag() == "tag:yaml.org,2002:str";
+    out = is_text ? Json(node.Scalar()) : json_of_scalar(node.Scalar());
+  }
+  return out;
+}
+
 class Reader : public Visitor {
  public:
   Reader(const Source& source, const YAML::Node& map, std::string prefix, Places& places)
@@ -85,7 +117,7 @@ class Reader : public Visitor {
       taken_as = name;
       found->second.taken = true;
       places_[prefix_ + key] = source_.at(found->second.key);
-      FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}{}, got {}{}{}",
+      FSDP_CHECK(read_node_at(found->second, name, value), "{}: {}{}: expected {}{}, got {}{}{}",
                  source_.at(found->second.key), prefix_, name, value.expected(),
                  is_long_integer(found->second.value) ? " of at most 64 bits" : "",
                  text_of(found->second.value), value.why_not(found->second.value.Scalar()),
@@ -168,6 +200,15 @@ class Reader : public Visitor {
     return fmt::format("expected {}", fmt::join(here, ", "));
   }
 
+  bool read_node_at(const Item& item, const std::string& name, const Value& value) const {
+    if (!value.as<JsonMap>()) return read_node(item.value, value);
+    try {
+      return read_node(item.value, value);
+    } catch (const Error& error) {
+      fail("{}: {}{}: {}", source_.at(item.key), prefix_, name, error.what());
+    }
+  }
+
   bool read_node(const YAML::Node& node, const Value& value) const {
     if (auto* const texts = value.as<std::vector<std::string>>()) {
       std::vector<std::string> items;
@@ -190,6 +231,11 @@ class Reader : public Visitor {
       if (!typed && !node.IsScalar() && !node.IsNull()) return false;
       *text = typed ? source_.raw : node.IsNull() ? "" : node.Scalar();
       return true;
+    }
+    if (auto* const map = value.as<JsonMap>()) {
+      if (node.IsMap()) map->value = json_of(node);
+      if (node.IsNull()) map->value = Json::object();
+      return node.IsMap() || node.IsNull();
     }
     if (node.IsNull() && value.is_optional()) return value.read("auto");
     if (!node.IsScalar()) return false;

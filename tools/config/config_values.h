@@ -56,6 +56,11 @@ inline EnumNames<data::BadRows> names_of(data::BadRows) {
 }
 inline EnumNames<data::Objective> names_of(data::Objective) { return own_names(data::kObjectives); }
 inline EnumNames<data::Pack> names_of(data::Pack) { return own_names(data::kPacks); }
+inline EnumNames<data::TrainOn> names_of(data::TrainOn) { return own_names(data::kTrainOn); }
+inline EnumNames<data::SpecialInContent> names_of(data::SpecialInContent) {
+  return {{"as_special", data::SpecialInContent::kAsSpecial},
+          {"as_text", data::SpecialInContent::kAsText}};
+}
 inline EnumNames<data::BreakMode> names_of(data::BreakMode) { return own_names(data::kBreakModes); }
 inline EnumNames<data::PadSide> names_of(data::PadSide) {
   return {{"right", data::PadSide::kRight}, {"left", data::PadSide::kLeft}};
@@ -200,10 +205,6 @@ inline constexpr std::pair<std::string_view, int64_t> kTimeUnits[] = {
     {"h", 3600}, {"min", 60}, {"s", 1}};
 inline constexpr int64_t kLongestTime = 100LL * 365 * 86400;  // s
 
-inline std::string share_text(const StepsOrShare& value) {
-  return value.percent > 0 ? fmt::format("{}%", value.percent) : fmt::format("{}", value.steps);
-}
-
 inline std::string interval_text(const Interval& interval) {
   if (interval.epoch) return "epoch";
   for (const auto& [unit, seconds] : kTimeUnits) {
@@ -270,6 +271,8 @@ std::string expected_text() {
     return "a number of steps, epoch, or no (checkpoint.every: 90s, 30min or 2h, too)";
   else if constexpr (std::is_same_v<T, StepsOrShare>)
     return "an integer, or a share such as 10%";
+  else if constexpr (std::is_same_v<T, JsonMap>)
+    return "a map such as {a: b}";
   else if constexpr (std::is_same_v<T, std::string>)
     return "text";
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
@@ -334,7 +337,8 @@ bool read_text(const std::string& text, T& value) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;
-  } else if constexpr (std::is_same_v<T, std::vector<std::string>> || IsSections<T>::value) {
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>> || IsSections<T>::value ||
+                       std::is_same_v<T, JsonMap>) {
     return false;  // no scalar
   } else if constexpr (IsOptional<T>::value) {
     if (equal_without_case(text, "auto")) {
@@ -374,7 +378,9 @@ std::string value_text(const T& value) {
   else if constexpr (std::is_same_v<T, Interval>)
     return interval_text(value);
   else if constexpr (std::is_same_v<T, StepsOrShare>)
-    return share_text(value);
+    return value.text();
+  else if constexpr (std::is_same_v<T, JsonMap>)
+    return value.value.dump();
   else if constexpr (std::is_same_v<T, std::string>)
     return Json(value).dump();
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {

@@ -184,9 +184,10 @@ void visit_sequences(Visitor& v, DataSection& c) {
   v.field("pad", c.pad,
           "the side of a short row that is filled up with pack: examples; auto: padding_side of "
           "the tokenizer's folder, else right",
-          {.needs = {{c.pads() || c.is_tokens(), with_pack}, text_needed(c)}});
+          {.needs = {{c.pads() || c.is_tokens() || c.may_be_chat(), with_pack}, text_needed(c)}});
   v.field("pad_to", c.pad_to, help().pad_to.c_str(),
-          {.needs = {{c.has_rows_of_any_length() || c.is_tokens(), with_pack}, rows_needed(c)}});
+          {.needs = {{c.has_rows_of_any_length() || c.is_tokens() || c.may_be_chat(), with_pack},
+                     rows_needed(c)}});
   v.field("sequence_length", c.sequence_length,
           "tokens; with pack: examples a longer row is cut to it",
           {.aliases = {"max_seq_length", "max_length", "MAX_LENGTH"}, .range = size_from(2)});
@@ -203,6 +204,47 @@ void visit_sequences(Visitor& v, DataSection& c) {
   v.field("prefetch", c.prefetch,
           "batches that a thread makes ahead of the steps; 0: each when its step begins",
           {.range = from_to(0, 1024), .on_resume = OnResume::kFree});
+}
+
+// Keys of conversations have an effect where rows are, or may be, some.
+void visit_chat(Visitor& v, DataSection& c) {
+  ChatKeys& chat = c.chat;
+  const Need needed = {c.may_be_chat(), with_format(c)};
+  v.field("train_on", chat.train_on,
+          "trained tokens of a conversation; assistant: its turns and their ends; last: its last "
+          "turn; all: "
+          "every token",
+          {.needs = {needed}});
+  v.field("messages_field", chat.messages_field,
+          "field of a row with the list of messages; empty: messages, conversations, or prompt and "
+          "completion",
+          {.needs = {needed}, .on_resume = OnResume::kFree});
+  v.field("roles", chat.roles, "the data's words for roles: {bot: assistant}", {.needs = {needed}});
+  v.field(
+      "chat_template", chat.chat_template,
+      "chatml, llama3, zephyr, vicuna, or a file; empty: the template in the tokenizer's folder",
+      {.needs = {needed}, .on_resume = OnResume::kFree});
+  v.field("chat_template_kwargs", chat.template_kwargs,
+          "variables of the template: {enable_thinking: false}", {.needs = {needed}});
+  v.field("chat_date", chat.date, "the date that a template may write, such as 2026-01-31",
+          {.needs = {needed}});
+  v.field("special_in_content", chat.special_in_content,
+          "where a message has the text of a special token; as_special: it becomes the token; "
+          "as_text: it does not",
+          {.needs = {needed}});
+  v.field("max_untrained_rows", chat.max_untrained_rows,
+          "so many conversations may have no trained token; more are an error",
+          {.needs = {needed}, .on_resume = OnResume::kFree});
+}
+
+std::vector<std::string> keys_of_chats(const TrainConfig& config) {
+  const DataSection& c = config.data;
+  const auto keys = [&](const auto&... members) {
+    return std::vector<std::string>{key_of(config, members)...};
+  };
+  return keys(c.chat.train_on, c.chat.messages_field, c.chat.roles, c.chat.chat_template,
+              c.chat.template_kwargs, c.chat.date, c.chat.special_in_content,
+              c.chat.max_untrained_rows, c.pad, c.pad_to);
 }
 
 void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
@@ -225,13 +267,14 @@ void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
   v.field("format", c.format, help().format.c_str(), {.on_resume = OnResume::kFree});
   v.field("field", c.field, "of a row, or column of a table: holds the text",
           {.needs = {may_have_rows,
-                     {!of_format, with_format(c)},
+                     {!of_format && !c.is_chat(), with_format(c)},
                      {c.row_template.empty(), "with data.template"},
                      text_needed(c)},
            .on_resume = OnResume::kFree});
   v.field("template", c.row_template, help().row_template.c_str(),
           {.needs = {may_have_rows,
                      {c.format != data::TextFormat::kText, "on files of text"},
+                     {!c.is_chat(), with_format(c)},
                      text_needed(c)},
            .on_resume = OnResume::kFree});
   v.field("bad_rows", c.bad_rows, help().bad_rows.c_str(),
@@ -247,6 +290,7 @@ void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
   v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
             c.subset, all);
   v.section("validation_subset", "the same of data.validation", c.validation_subset, all);
+  visit_chat(v, c);
   visit_sequences(v, c);
 }
 

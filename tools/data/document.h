@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/io/file.h"
+#include "tools/data/chat/chat_text.h"
 
 namespace fsdp::data {
 
@@ -21,10 +23,11 @@ struct RowPlace {
 
 // The parts of a row; see row_template.h. A text without parts is all `text`.
 struct RowParts {
-  std::string text;         // cut at its end where the row is too long
-  std::string cue = {};     // between text and answer: stays whole then
-  std::string answer = {};  // what a model is to say: stays whole, too
-  std::string whole() const { return text + cue + answer; }
+  std::string text;                                // cut at its end where the row is too long
+  std::string cue = {};                            // between text and answer: stays whole then
+  std::string answer = {};                         // what a model is to say: stays whole, too
+  std::shared_ptr<const ChatText> chat = nullptr;  // instead of all parts: a conversation
+  std::string whole() const { return chat ? text_of(*chat) : text + cue + answer; }
   bool operator==(const RowParts&) const = default;
 };
 
@@ -35,10 +38,12 @@ struct Document {
   RowPlace place = {};
   const MappedFile* file = nullptr;  // that `text` is all of; null: it is a row
   size_t file_number = 0;            // of all files, from 0
+  const ChatText* chat = nullptr;    // null: no conversation
 };
 using UseDocument = std::function<void(const Document& document)>;
 
 inline std::string whole(const Document& d) {
+  if (d.chat) return text_of(*d.chat);
   return std::string(d.text).append(d.cue).append(d.answer);
 }
 

@@ -54,7 +54,7 @@ class Loader {
 
   int64_t sequences() const { return sequences_->count(); }
   // Of the first `count` sequences, in their own order: see count_untrained.
-  int64_t untrained(int64_t count, const InputRules& rules) const {
+  Untrained untrained(int64_t count, const InputRules& rules) const {
     return count_untrained(*sequences_, count, options_.sequence_length, rules);
   }
   int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }

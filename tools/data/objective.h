@@ -54,6 +54,17 @@ constexpr std::string_view name_of(BreakMode mode) {
   return kNames[static_cast<size_t>(mode)];
 }
 
+// The trained turns of a conversation, with the objective sft. kAll is the objective lm.
+enum class TrainOn : uint8_t { kAssistant, kLast, kAll };
+inline constexpr std::array kTrainOn = {TrainOn::kAssistant, TrainOn::kLast, TrainOn::kAll};
+constexpr std::string_view name_of(TrainOn what) {
+  constexpr std::string_view kNames[] = {"assistant", "last", "all"};
+  return kNames[static_cast<size_t>(what)];
+}
+
+// The text of a special token in a message becomes the token, or stays a text like any other.
+enum class SpecialInContent : uint8_t { kAsSpecial, kAsText };
+
 enum class PadSide : uint8_t { kRight, kLeft };
 // kLongest: the longest row of the batch of all ranks. kLength: data.sequence_length.
 enum class PadTo : uint8_t { kLongest, kLength };
@@ -63,13 +74,15 @@ enum class PadTo : uint8_t { kLongest, kLength };
 //   kWhole     bounds; the text of a row is tokenised as one
 //   kAnswered  bounds; text, cue and answer are tokenised apart, so that labels end where they do
 //   kPair      bounds; text and cue as one text, the answer as another, as if each were alone
-enum class RowForm : uint8_t { kStream, kWhole, kAnswered, kPair };
+//   kTurns     bounds; a conversation as one text, and the tokens of its turns
+enum class RowForm : uint8_t { kStream, kWhole, kAnswered, kPair, kTurns };
 constexpr std::string_view name_of(RowForm form) {
-  constexpr std::string_view kNames[] = {"stream", "whole", "answered", "pair"};
+  constexpr std::string_view kNames[] = {"stream", "whole", "answered", "pair", "turns"};
   return kNames[static_cast<size_t>(form)];
 }
-constexpr RowForm form_of(Objective objective, Pack pack) {
+constexpr RowForm form_of(Objective objective, Pack pack, bool is_chat = false) {
   if (pack == Pack::kStream) return RowForm::kStream;
+  if (is_chat) return RowForm::kTurns;
   if (objective == Objective::kSft) return RowForm::kAnswered;
   return objective == Objective::kApart ? RowForm::kPair : RowForm::kWhole;
 }

@@ -15,8 +15,9 @@ uint32_t count_of(size_t ids) {
 
 }  // namespace
 
-RowEncoder::RowEncoder(const Tokenizer& tokenizer, RowForm form, bool separator)
-    : tokenizer_(tokenizer), form_(form) {
+RowEncoder::RowEncoder(const Tokenizer& tokenizer, RowForm form, bool separator,
+                       std::vector<int32_t> end_tokens)
+    : tokenizer_(tokenizer), form_(form), end_tokens_(std::move(end_tokens)) {
   const std::vector<int32_t> bare = tokenizer.encode("a", SpecialTokens::kOmit);
   const std::vector<int32_t> framed = tokenizer.encode("a");
   auto inside = std::search(framed.begin(), framed.end(), bare.begin(), bare.end());
@@ -90,6 +91,38 @@ ExampleSpan RowEncoder::encode_answered(const Document& row, const UseIds& use) 
   return {.end = ids.size(),
           .kept = count_of(ids.size() - first),
           .answer = count_of(ids.size() - answer)};
+}
+
+// Tokens that the row writes itself are not added again.
+void RowEncoder::add_frame(ChatTokens& tokens) const {
+  if (!std::ranges::equal(
+          before_, std::span(tokens.ids).first(std::min(before_.size(), tokens.ids.size())))) {
+    tokens.ids.insert(tokens.ids.begin(), before_.begin(), before_.end());
+    for (RowTurn& turn : tokens.turns) turn.first += count_of(before_.size());
+  }
+  RowTurn& last = tokens.turns.back();
+  if (last.count == 0) last.first = count_of(tokens.ids.size());
+  const bool ends =
+      last.count > 0 && std::ranges::find(end_tokens_, tokens.ids.back()) != end_tokens_.end();
+  if (ends) return;
+  for (const std::vector<int32_t>& end : {after_, separator_}) {
+    tokens.ids.insert(tokens.ids.end(), end.begin(), end.end());
+    last.count += count_of(end.size());
+    if (!end.empty()) last.flags &= ~RowTurn::kNoEnd;
+  }
+}
+
+// A template writes begin and end tokens itself; behind a completion as a text stands no end token
+// yet.
+ExampleSpan RowEncoder::encode_turns(const ChatText& chat, const UseIds& use,
+                                     std::vector<RowTurn>& turns) const {
+  ChatTokens tokens = chat_tokens(chat, tokenizer_, end_tokens_);
+  if (chat.is_plain) {
+    add_frame(tokens);
+  }
+  use(tokens.ids);
+  turns.insert(turns.end(), tokens.turns.begin(), tokens.turns.end());
+  return {.end = tokens.ids.size(), .kept = 0, .answer = count_of(tokens.turns.size())};
 }
 
 ExampleSpan RowEncoder::encode_pair(const Document& row, const UseIds& use) const {

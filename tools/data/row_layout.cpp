@@ -2,6 +2,7 @@
 #include "tools/data/row_layout.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/layer_values.h"
@@ -38,16 +39,63 @@ void append_padded(const Ids& values, int32_t padding, int64_t length, PadSide s
   if (side == PadSide::kRight) out.insert(out.end(), missing, padding);
 }
 
+// Calls `use` with the tokens [first, end) of each turn that `is_chosen`, within a row of `length`.
+template <typename IsChosen, typename Use>
+void for_each_turn(const Example& example, int64_t length, const IsChosen& is_chosen,
+                   const Use& use) {
+  for (const RowTurn& turn : example.turns) {
+    const auto end = std::min<int64_t>(int64_t{turn.first} + turn.count, length);
+    if (turn.first < end && is_chosen(turn)) use(int64_t{turn.first}, end);
+  }
+}
+
+// The same of the turns that are labels with kSft.
+template <typename Use>
+void for_each_answer(const Example& example, int64_t length, const RowLayout& layout,
+                     const Use& use) {
+  std::optional<uint32_t> last;  // message; it may be switched off
+  for (const RowTurn& turn : example.turns) {
+    if (turn.role == static_cast<uint16_t>(Role::kAssistant)) last = turn.message;
+  }
+  const auto is_chosen = [&](const RowTurn& turn) {
+    if (layout.role) return turn.role == static_cast<uint16_t>(*layout.role);
+    return turn.is_answer() && (layout.train_on != TrainOn::kLast || turn.message == last);
+  };
+  for_each_turn(example, length, is_chosen, use);
+}
+
+// The same of the turns that are switched off.
+template <typename Use>
+void for_each_off(const Example& example, int64_t length, const Use& use) {
+  for_each_turn(
+      example, length, [](const RowTurn& turn) { return turn.has(RowTurn::kOff); }, use);
+}
+
+// `tokens` as labels where a turn is trained.
+void keep_answers(const Example& example, const RowLayout& layout, Ids& labels) {
+  const Ids tokens = std::exchange(labels, Ids(labels.size(), kIgnoreIndex));
+  for_each_answer(example, size_of(tokens), layout, [&](int64_t first, int64_t end) {
+    std::copy(tokens.begin() + first, tokens.begin() + end, labels.begin() + first);
+  });
+}
+
 // Of a row whose labels are its own tokens; without its padding.
 Ids labels_of(const Ids& tokens, const Example& example, const RowLayout& layout,
               bool after_padding) {
   Ids labels = tokens;
   const int64_t length = size_of(tokens);
-  if (layout.objective == Objective::kSft) {
+  if (layout.objective == Objective::kSft && !example.turns.empty()) {
+    keep_answers(example, layout, labels);
+  } else if (layout.objective == Objective::kSft) {
     // Where only the answer is left its end is cut.
     const int64_t lost = std::max<int64_t>(example.kept - length, 0);
     const int64_t trained = std::max<int64_t>(example.answer - lost, 0);
     std::fill(labels.begin(), labels.end() - std::min(trained, length), kIgnoreIndex);
+  }
+  if (layout.objective == Objective::kLm) {
+    for_each_off(example, length, [&](int64_t first, int64_t end) {
+      std::fill(labels.begin() + first, labels.begin() + end, kIgnoreIndex);
+    });
   }
   if (layout.objective == Objective::kMaskPad) {
     std::replace(labels.begin(), labels.end(), layout.pad_token, kIgnoreIndex);
@@ -59,6 +107,16 @@ Ids labels_of(const Ids& tokens, const Example& example, const RowLayout& layout
 }
 
 }  // namespace
+
+int64_t trained_tokens(const Example& example, int64_t length, const RowLayout& layout) {
+  int64_t answers = 0, off = 0;
+  const auto add_to = [](int64_t& sum) {
+    return [&sum](int64_t first, int64_t end) { sum += end - first; };
+  };
+  for_each_answer(example, length, layout, add_to(answers));
+  for_each_off(example, length, add_to(off));
+  return layout.objective == Objective::kLm ? length - off : answers;
+}
 
 int64_t tokens_of(const Example& example, int64_t most, Objective objective) {
   return std::min(size_of(asked(example, objective)), most);

@@ -38,7 +38,11 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
     const auto row = static_cast<size_t>(order[i]);
     const auto file = std::upper_bound(ends.begin(), ends.end(), row) - ends.begin();
     const RowParts parts = document_at(mapped[static_cast<size_t>(file)], places[row], options);
-    use({parts.text, parts.cue, parts.answer, places[row]});
+    use({.text = parts.text,
+         .cue = parts.cue,
+         .answer = parts.answer,
+         .place = places[row],
+         .chat = parts.chat.get()});
   }
   return skipped;
 }

@@ -59,8 +59,11 @@ std::string kind_of(const Json& value) { return is_nan(value) ? "NaN" : value.ty
 
 std::string field_of(const Json& row, const std::string& where, const std::string& field) {
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
+  const bool chat = row.contains("messages") || row.contains("conversations");
   FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {}){}", where, field, keys_of(row),
-             field.starts_with("answers.") ? "; data.format=squad has the first as {answer}" : "");
+             field.starts_with("answers.") ? "; data.format=squad has the first as {answer}"
+             : chat ? "; data.format: messages reads conversations, and then all files are such"
+                    : "");
   FSDP_CHECK(row[field].is_string(), "{}: field \"{}\": expected a string, got {}", where, field,
              kind_of(row[field]));
   return row[field].text();

@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/error.h"
 #include "core/rng.h"
 #include "core/text/numbers.h"
 #include "tools/data/packing.h"
@@ -14,11 +15,12 @@
 
 namespace fsdp::data {
 
-int64_t count_untrained(const Sequences& sequences, int64_t count, int64_t length,
-                        const InputRules& rules) {
-  int64_t out = 0;
+Untrained count_untrained(const Sequences& sequences, int64_t count, int64_t length,
+                          const InputRules& rules) {
+  Untrained out;
   for (int64_t index = 0; index < count; ++index) {
-    out += !sequences.is_trained(index, length, rules);
+    if (sequences.is_trained(index, length, rules)) continue;
+    if (out.count++ == 0) out.first = index;
   }
   return out;
 }
@@ -33,7 +35,25 @@ Example TokenRows::example(int64_t row) const {
   const auto count = static_cast<size_t>(tokens_of_row(row));
   const size_t first = static_cast<size_t>(span.end) - count;
   if (before_use && count > 0) before_use(first, count);
-  return {tokens.subspan(first, count), span.kept, span.answer};
+  const bool chat = !first_turns.empty();
+  return {tokens.subspan(first, count), span.kept, chat ? 0 : span.answer, turns_of_row(row)};
+}
+
+void TokenRows::set_turns(std::span<const RowTurn> all) {
+  turns = all;
+  size_t first = 0;
+  for (const ExampleSpan& span : examples) {
+    first_turns.push_back(first);
+    first += span.answer;
+  }
+  FSDP_CHECK(first == all.size(), "[data] the rows have {} turns, the file has {}", first,
+             all.size());
+}
+
+std::span<const RowTurn> TokenRows::turns_of_row(int64_t row) const {
+  if (first_turns.empty()) return {};
+  const auto at = static_cast<size_t>(row);
+  return turns.subspan(first_turns[at], examples[at].answer);
 }
 
 namespace {
@@ -93,9 +113,13 @@ class ExampleSequences final : public Sequences {
     const ExampleSpan& row = span(index);
     const int64_t there = tokens_of(index, length);
     int64_t trained = 0;  // at least
-    if (layout_.objective == Objective::kLm) trained = there;
+    if (layout_.objective == Objective::kLm && !is_chat()) trained = there;
     if (layout_.objective == Objective::kCompatAll) trained = length;
-    if (layout_.objective == Objective::kSft && row.kept <= there) trained = row.answer;
+    if (is_chat()) {
+      trained = trained_tokens(row_of(index), there, layout_);
+    } else if (layout_.objective == Objective::kSft && row.kept <= there) {
+      trained = row.answer;
+    }
     return trained >= 2 || label_tokens(index, length, rules) > 0;
   }
   void append(int64_t index, int64_t length, const InputRules& rules,
@@ -104,9 +128,9 @@ class ExampleSequences final : public Sequences {
     if (!layout_.hides_padding()) out.mask.clear();
   }
   std::string summary() const override {
-    int64_t cut = 0, answers_cut = 0, untrained = 0;
+    int64_t cut = 0, first_cut = -1, answers_cut = 0, untrained = 0;
     for (int64_t row = 0; row < count(); ++row) {
-      cut += asked(row) > length_;
+      if (asked(row) > length_ && cut++ == 0) first_cut = row;
       if (layout_.objective != Objective::kSft || span(row).kept <= length_) continue;
       ++answers_cut;
       untrained += label_tokens(row, length_, {}) == 0;
@@ -114,6 +138,8 @@ class ExampleSequences final : public Sequences {
     std::string out = fmt::format("{} rows, {} of them cut to {} tokens", format_count(count()),
                                   format_count(cut), length_);
     if (answers_cut > 0) out += fmt::format(", {} within the answer", format_count(answers_cut));
+    if (is_chat() && cut > 0) out += fmt::format(" (the first is row {})", first_cut + 1);
+    if (is_chat()) out += ", " + trained_text();
     if (untrained > 0) {
       out += fmt::format(", {} before the answer: nothing of {} is trained",
                          format_count(untrained), untrained == 1 ? "that row" : "these rows");
@@ -124,6 +150,21 @@ class ExampleSequences final : public Sequences {
  private:
   const ExampleSpan& span(int64_t index) const {
     return rows_.examples[static_cast<size_t>(index)];
+  }
+  bool is_chat() const { return !rows_.first_turns.empty(); }
+  // Without its tokens, which nobody reads.
+  Example row_of(int64_t index) const { return {.tokens = {}, .turns = rows_.turns_of_row(index)}; }
+  std::string trained_text() const {
+    int64_t trained = 0, all = 0;
+    for (int64_t row = 0; row < count(); ++row) {
+      const int64_t there = tokens_of(row, length_);
+      all += there;
+      trained += trained_tokens(row_of(row), there, layout_);
+    }
+    return fmt::format(
+        "{:.1f} % of {} tokens trained",
+        100.0 * static_cast<double>(trained) / static_cast<double>(std::max<int64_t>(all, 1)),
+        format_count(all));
   }
   // Tokens that the model reads of a row that is not cut.
   int64_t asked(int64_t index) const {

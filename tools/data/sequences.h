@@ -41,18 +41,26 @@ class Sequences {
   virtual std::string summary() const = 0;
 };
 
-// How many of the first `count` sequences have no label that counts.
-int64_t count_untrained(const Sequences& sequences, int64_t count, int64_t length,
-                        const InputRules& rules);
+// How many of the first `count` sequences have no label that counts, and the first of these.
+struct Untrained {
+  int64_t count = 0, first = -1;
+};
+Untrained count_untrained(const Sequences& sequences, int64_t count, int64_t length,
+                          const InputRules& rules);
 
 // Files of tokens as they are read: tokens [first, first + count) are announced first.
 struct TokenRows {
   std::span<const int32_t> tokens;
   std::span<const ExampleSpan> examples = {};
+  std::span<const RowTurn> turns = {};   // of all rows, of RowForm::kTurns
+  std::vector<size_t> first_turns = {};  // of each row
   std::function<void(size_t first, size_t count)> before_use = nullptr;
 
+  // Finds the turns of each row.
+  void set_turns(std::span<const RowTurn> all);
   // The tokens of a row, announced.
   Example example(int64_t row) const;
+  std::span<const RowTurn> turns_of_row(int64_t row) const;
   int64_t tokens_of_row(int64_t row) const;
 };
 

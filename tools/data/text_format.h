@@ -24,6 +24,7 @@ enum class TextFormat : uint8_t {
   kText,
   kAlpaca,
   kSquad,
+  kMessages,
   kTokens,
   kSynthetic
 };
@@ -53,6 +54,10 @@ inline constexpr std::array kTextFormats = {
                  .name = "squad",
                  .help = "the questions of a file of SQuAD v1.1, or of the hub's rows",
                  .row_template = "squad"},
+    FormatTraits{.format = TextFormat::kMessages,
+                 .name = "messages",
+                 .help = "conversations: rows of messages, or of prompt and completion; auto tells "
+                         "them by the first row"},
     FormatTraits{TextFormat::kTokens, ""},
     FormatTraits{TextFormat::kSynthetic, "synthetic",
                  "random tokens by train.seed, without files"}};

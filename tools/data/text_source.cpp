@@ -52,8 +52,47 @@ std::string reason_of(const Error& error, const std::string& where) {
   return std::string(text.starts_with(where + ": ") ? text.substr(where.size() + 2) : text);
 }
 
+// Where the text of special tokens stays a text, the template must copy the messages as they are.
+ChatText marked_text_of(const ChatFormat& format, const Conversation& conversation,
+                        const Conversation& marked, const std::string& where) {
+  ChatText out = format.text_of(marked, where);
+  FSDP_CHECK(
+      without_marks(out.text) == format.text_of(conversation, where).text,
+      "{}: data.special_in_content: as_text: the chat template changes the text of a special "
+      "token in a message, or asks for it",
+      where);
+  out.marked = true;
+  return out;
+}
+
+RowParts chat_of_row(const Json& row, const std::string& where, const ChatRows& rows) {
+  Conversation conversation = conversation_of(row, where, rows.fields);
+  const bool as_text = rows.special == SpecialInContent::kAsText;
+  const Conversation unmarked = as_text ? conversation : Conversation();
+  if (rows.special_in) find_special(rows.special_in, as_text, where, conversation);
+  FSDP_CHECK(conversation.is_plain || rows.format,
+             "{}: a conversation, but no chat template is known: the tokenizer's folder has none; "
+             "data.chat_template names one (chatml, llama3, zephyr, vicuna, or a file)",
+             where);
+  const bool marked =
+      as_text && std::ranges::find(conversation.special, true) != conversation.special.end();
+  RowParts out;
+  ChatText chat;
+  if (conversation.is_plain) {
+    chat = plain_text_of(conversation);
+    chat.marked = marked;
+  } else if (marked) {
+    chat = marked_text_of(*rows.format, unmarked, conversation, where);
+  } else {
+    chat = rows.format->text_of(conversation, where);
+  }
+  out.chat = std::make_shared<const ChatText>(std::move(chat));
+  return out;
+}
+
 // The parts of one row of JSON; `where` is file:line.
 RowParts parts_of_row(const Json& row, const std::string& where, const TextOptions& options) {
+  if (options.chat) return chat_of_row(row, where, *options.chat);
   if (options.row_template) return options.row_template->fill(row, where);
   return {.text = field_of(row, where, options.field), .cue = "", .answer = ""};
 }
@@ -75,10 +114,10 @@ Json row_of_json(std::string_view text, Spans spans, const std::string& where,
   return out;
 }
 
-// The format of a file that holds rows, where Alpaca's may be a table too.
+// The format of a file that holds rows, where Alpaca's and conversations may be a table too.
 TextFormat format_of_rows(const std::string& file, TextFormat format) {
   const TextFormat found = format_of(file, format);
-  if (found != TextFormat::kAlpaca) return found;
+  if (found != TextFormat::kAlpaca && found != TextFormat::kMessages) return found;
   const TextFormat by_ending = format_of(file, TextFormat::kAuto);
   return by_ending == TextFormat::kText ? TextFormat::kJsonl : by_ending;
 }
@@ -196,12 +235,19 @@ std::vector<SkippedRow> for_each_row(const MappedFile& mapped, std::string_view 
     } catch (const Error& error) {
       const std::string which = rows.numbers_rows() ? fmt::format(" (row {})", number) : "";
       if (options.bad_rows == BadRows::kFail) {
-        const std::string hint = hint_of_rows(text, file, format, options.row_template != nullptr);
+        const std::string hint =
+            options.chat ? "" : hint_of_rows(text, file, format, options.row_template != nullptr);
         fail("{}{}{}{}", error.what(), which, hint.empty() ? "" : "; ", hint);
       }
       skipped.push_back({file, row.line, reason_of(error, where) + which});
     }
-    if (parts) use({parts->text, parts->cue, parts->answer, row.place});
+    if (parts) {
+      use({.text = parts->text,
+           .cue = parts->cue,
+           .answer = parts->answer,
+           .place = row.place,
+           .chat = parts->chat.get()});
+    }
     any = any || parts;
     if (row.place.begin - remembered < kForgetBytes) return;
     forget_pages(mapped);
@@ -231,6 +277,26 @@ std::vector<SkippedRow> documents_of(const std::filesystem::path& file, const Te
 
 bool has_rows(const std::filesystem::path& file, const TextOptions& options) {
   return options.lines != Lines::kTogether || format_of(file, options.format) != TextFormat::kText;
+}
+
+std::string ChatRows::identity() const {
+  return fmt::format("{}\n{}\n{}\n{}", fields.messages, Json(fields.roles).dump(),
+                     static_cast<int>(special), format ? format->identity() : "");
+}
+
+bool begins_with_conversation(const std::filesystem::path& file, const ConversationFields& fields,
+                              const std::string& field) {
+  const bool rows = format_of(file, TextFormat::kAuto) == TextFormat::kJsonl;
+  if (!rows || !std::filesystem::is_regular_file(file)) return false;
+  const MappedFile mapped(file);
+  const std::string_view row = first_object(without_byte_order_mark(mapped.text()));
+  try {
+    if (row.empty()) return false;
+    const Json first = parse_json_row(row, file.string());
+    return is_conversation(first, fields) && !first.contains(field);
+  } catch (const Error&) {  // for_each_document says what is wrong with it
+    return false;
+  }
 }
 
 std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "comm/work_progress.h"
 #include "core/io/file.h"
 #include "tools/data/document.h"
+#include "tools/data/objective.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_format.h"
 
@@ -27,11 +29,22 @@ enum class BadRows : uint8_t { kFail, kSkip };
 // its lines with their ends, blank ones as empty documents (the rows of Hugging Face's wikitext).
 enum class Lines : uint8_t { kTogether, kApart, kAll };
 
+// How rows become conversations.
+struct ChatRows {
+  ConversationFields fields;
+  std::optional<ChatFormat> format;  // none: no template is known
+  FindSpecial special_in = nullptr;  // of the tokenizer; null: nobody asks
+  SpecialInContent special = SpecialInContent::kAsSpecial;
+
+  std::string identity() const;
+};
+
 struct TextOptions {
   TextFormat format = TextFormat::kAuto;
   std::string field = "text";  // of a row without a template
   BadRows bad_rows = BadRows::kFail;
   std::shared_ptr<const RowTemplate> row_template = nullptr;  // null: that of the format
+  std::shared_ptr<const ChatRows> chat = nullptr;             // null: rows are no conversations
   Lines lines = Lines::kTogether;
   comm::WorkProgress* progress = nullptr;  // is told of what is read; null: nobody waits
 
@@ -41,6 +54,10 @@ struct TextOptions {
   // The template of the format where there is no other; null: a row's text is one field.
   std::shared_ptr<const RowTemplate> template_of_rows() const;
 };
+// Whether a file has rows of JSON by its ending, and the first is a conversation that has no text
+// in `field`.
+bool begins_with_conversation(const std::filesystem::path& file, const ConversationFields& fields,
+                              const std::string& field = "text");
 // Whether a file has rows, or is one document.
 bool has_rows(const std::filesystem::path& file, const TextOptions& options);
 

@@ -18,19 +18,21 @@ bool is_open(const Tokenizer& tokenizer, std::string_view text) {
 
 }  // namespace
 
-TextStream::TextStream(const Tokenizer& tokenizer, std::vector<int32_t> before)
+TextStream::TextStream(const Tokenizer& tokenizer, std::vector<int32_t> before,
+                       SpecialTokens special)
     : tokenizer_(tokenizer),
+      special_(special),
       ids_(std::move(before)),
-      written_(tokenizer.decode(ids_)),
+      written_(text()),
       cut_(ids_.size()) {}
 
 std::string TextStream::push(int32_t id) {
   ids_.push_back(id);
-  const std::string text = tokenizer_.decode(ids_);
-  return text.size() <= written_.size() || is_open(tokenizer_, text) ? "" : take(text);
+  const std::string now = text();
+  return now.size() <= written_.size() || is_open(tokenizer_, now) ? "" : take(now);
 }
 
-std::string TextStream::finish() { return take(tokenizer_.decode(ids_)); }
+std::string TextStream::finish() { return take(text()); }
 
 // Tokens are forgotten only up to where the text was whole: a character's bytes stay together.
 std::string TextStream::take(const std::string& text) {
@@ -43,7 +45,7 @@ std::string TextStream::take(const std::string& text) {
   if (ids_.size() >= cut_ + kContext) {
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(cut_));
     cut_ = ids_.size();
-    written_ = tokenizer_.decode(ids_);
+    written_ = this->text();
   }
   return out;
 }

@@ -1,7 +1,7 @@
-// The token file: the tokens as i32, a checksum for each block of them, the stamps of the source
-// files, the spans of the rows (at a multiple of 8 bytes), the rows that were skipped as text, and
-// a footer of 72 bytes that describes all five; at the end, so that tokens are written while they
-// come. Contract: tools/data/token_cache.h.
+// The token file: the tokens as i32, a checksum for each block, the stamps of the source
+// files, the spans of the rows (at a multiple of 8 bytes), the turns of conversations, the rows
+// that were skipped as text, and a footer of 80 bytes that describes all six; at the end, so that
+// tokens are written while they come. Contract: tools/data/token_cache.h.
 //
 // [Note: when a cache is up to date]
 // A source file counts as unchanged when its size, both its times and its inode equal the
@@ -43,7 +43,7 @@ namespace fsdp::data {
 namespace {
 
 constexpr char kMagic[8] = {'F', 'S', 'D', 'P', 'T', 'O', 'K', '\n'};
-constexpr uint32_t kVersion = 5;  // one more where the same texts become other tokens, or an error
+constexpr uint32_t kVersion = 6;  // one more where the same texts become other tokens, or an error
 constexpr size_t kBlock = 16384;  // tokens
 constexpr size_t kBytesOfToken = 8;  // of a text, about, at most
 static_assert(std::endian::native == std::endian::little);
@@ -57,10 +57,11 @@ struct Footer {
   int64_t vocab_size;
   int64_t tokens;
   uint64_t examples;  // spans
+  uint64_t turns;     // of all rows
   uint64_t skipped;   // bytes of to_jsonl(skipped rows)
   uint64_t checksum;  // of all that stands between the tokens and here
 };
-static_assert(sizeof(Footer) == 72);
+static_assert(sizeof(Footer) == 80);
 
 struct FileStamp {
   uint64_t size;     // bytes
@@ -139,6 +140,8 @@ uint64_t options_hash(const TokenSource& source) {
   if (source.subset) text += fmt::format("subset {} {}\n", source.subset->n, source.subset->seed);
   text += fmt::format("{} {}\n", name_of(source.form), static_cast<int>(source.text.lines));
   if (const auto rows = source.text.template_of_rows()) text += rows->text();
+  if (source.text.chat) text += source.text.chat->identity();
+  text += fmt::format("{}\n", fmt::join(source.end_tokens, " "));
   return hash_name(text);
 }
 
@@ -163,6 +166,12 @@ uint64_t place_of_examples(const Footer& footer) {
          bytes_of_gap(footer);
 }
 
+uint64_t place_of_turns(const Footer& footer) {
+  return place_of_examples(footer) + footer.examples * sizeof(ExampleSpan);
+}
+
+uint64_t bytes_of_turns(const Footer& footer) { return footer.turns * sizeof(RowTurn); }
+
 // Of a file that is as long as its footer says.
 uint64_t checksum_behind_tokens(const MappedFile& file, const Footer& footer) {
   const std::string_view covered = file.text().substr(bytes_of_tokens(footer));
@@ -185,8 +194,8 @@ CheckedFooter read_footer(const MappedFile& file, const Tokenizer& tokenizer) {
   if (f.version != kVersion) return {f, fmt::format("its version is {}", f.version)};
   if (f.files > payload / sizeof(FileStamp) || f.tokens < 0 || f.skipped > payload ||
       static_cast<uint64_t>(f.tokens) > payload / sizeof(int32_t) ||
-      f.examples > payload / sizeof(ExampleSpan) ||
-      place_of_examples(f) + f.examples * sizeof(ExampleSpan) + f.skipped != payload) {
+      f.examples > payload / sizeof(ExampleSpan) || f.turns > payload / sizeof(RowTurn) ||
+      place_of_turns(f) + bytes_of_turns(f) + f.skipped != payload) {
     return {f, "its size does not fit its footer"};
   }
   if (checksum_behind_tokens(file, f) != f.checksum) return {f, "its footer is damaged"};
@@ -251,6 +260,7 @@ class TokenWriter {
       if (block_.size() == kBlock) end_block();
     }
   }
+  std::vector<RowTurn> turns;  // of all rows
   // A row that ends with what was written last.
   void end_row(ExampleSpan span) {
     span.end = static_cast<uint64_t>(tokens_);
@@ -263,6 +273,7 @@ class TokenWriter {
     footer.files = static_cast<uint32_t>(stamps.size());
     footer.tokens = tokens_;
     footer.examples = examples_.size();
+    footer.turns = turns.size();
     footer.skipped = skipped.size();
     std::string tail;
     const auto append = [&](const void* data, size_t bytes) {
@@ -272,6 +283,7 @@ class TokenWriter {
     append(stamps.data(), stamps.size() * sizeof(FileStamp));
     tail.append(bytes_of_gap(footer), '\0');
     append(examples_.data(), examples_.size() * sizeof(ExampleSpan));
+    append(turns.data(), turns.size() * sizeof(RowTurn));
     tail += skipped;
     append(&footer, sizeof footer - sizeof footer.checksum);
     footer.checksum = checksum(tail);
@@ -338,17 +350,20 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   std::vector<FileStamp> stamps;
   for (const auto& file : source.files) stamps.push_back(stamp_of(file, source.text));
   TokenWriter writer(cache, source.text.progress);
-  const RowEncoder encoder(tokenizer, source.form, source.document_separator);
+  const RowEncoder encoder(tokenizer, source.form, source.document_separator, source.end_tokens);
   size_t remembered = 0;  // tokens since pages were forgotten
   const UseDocument use = [&](const Document& document) {
-    const ExampleSpan span = encoder.encode(document, [&](std::span<const int32_t> ids) {
+    const auto use_ids = [&](std::span<const int32_t> ids) {
       writer.write(ids);
       source.text.tell(ids.size() + 1);
       remembered += ids.size();
       if (document.file == nullptr || remembered < kForgetBytes / kBytesOfToken) return;
       forget_pages(*document.file);
       remembered = 0;
-    });
+    };
+    const ExampleSpan span = source.form == RowForm::kTurns
+                                 ? encoder.encode_turns(*document.chat, use_ids, writer.turns)
+                                 : encoder.encode(document, use_ids);
     if (source.form != RowForm::kStream) writer.end_row(span);
   };
   std::string skipped;
@@ -426,6 +441,8 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   examples_ = {
       reinterpret_cast<const ExampleSpan*>(file_.data() + place_of_examples(checked.footer)),
       static_cast<size_t>(checked.footer.examples)};
+  turns_ = {reinterpret_cast<const RowTurn*>(file_.data() + place_of_turns(checked.footer)),
+            static_cast<size_t>(checked.footer.turns)};
   skipped_ = file_.text().substr(file_.size() - sizeof(Footer) - checked.footer.skipped,
                                  checked.footer.skipped);
   checked_.resize(blocks_of(tokens_.size()));
@@ -434,13 +451,29 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   checksum_ = checksum(
       file_.text().substr(bytes_of_tokens(checked.footer), bytes_of_checksums(checked.footer)));
   if (!examples_.empty()) checksum_ ^= checksum(spans);
-  for (const ExampleSpan& span : examples_) {  // what is read by them lies within the tokens
-    const size_t begin = &span == examples_.data() ? 0 : (&span - 1)->end;
-    FSDP_CHECK(span.end >= begin && span.end <= tokens_.size() && span.kept <= span.end - begin &&
-                   span.answer <= span.end - begin,
-               "{}: this token cache cannot be used: its rows are damaged; delete it",
-               cache.string());
+  if (!turns_.empty()) {
+    checksum_ ^=
+        mixed(checksum({reinterpret_cast<const char*>(turns_.data()), turns_.size_bytes()}));
   }
+  check_rows();
+}
+
+// Rows and turns lie within the tokens.
+void TokenCache::check_rows() const {
+  size_t begin = 0, turn = 0;
+  bool fits = true;
+  for (const ExampleSpan& span : examples_) {
+    const size_t tokens = span.end - begin;
+    fits = fits && span.end >= begin && span.end <= tokens_.size() && span.kept <= tokens;
+    if (turns_.empty()) fits = fits && span.answer <= tokens;
+    for (size_t i = 0; !turns_.empty() && fits && i < span.answer; ++i, ++turn) {
+      fits = turn < turns_.size() && size_t{turns_[turn].first} + turns_[turn].count <= tokens;
+    }
+    begin = span.end;
+  }
+  FSDP_CHECK(fits && turn == turns_.size(),
+             "{}: this token cache cannot be used: its rows are damaged; delete it",
+             path().string());
 }
 
 std::span<const int32_t> TokenCache::tokens() const {

@@ -29,6 +29,7 @@ struct TokenSource {
   bool document_separator = true;
   std::optional<RowSubset> subset{};
   RowForm form = RowForm::kStream;
+  std::vector<int32_t> end_tokens{};  // of the model, which end a turn; of kTurns
 };
 
 // The same path for the same file names, options and tokenizer. make_token_cache compares contents.
@@ -71,6 +72,7 @@ class TokenCache {
   std::span<const int32_t> unchecked() const { return tokens_; }
   // Of each row; none with RowForm::kStream.
   std::span<const ExampleSpan> examples() const { return examples_; }
+  std::span<const RowTurn> turns() const { return turns_; }  // of all rows, of kTurns
   // The checksum of the checksums of all blocks, and of the rows: two caches with the same one hold
   // the same tokens.
   uint64_t checksum_of_tokens() const { return checksum_; }
@@ -81,11 +83,13 @@ class TokenCache {
 
  private:
   void check_block(size_t block) const;
+  void check_rows() const;
 
   MappedFile file_;
   comm::WorkProgress* progress_;
   std::span<const int32_t> tokens_;        // of file_
   std::span<const ExampleSpan> examples_;  // of file_
+  std::span<const RowTurn> turns_;         // of file_
   std::string_view skipped_;               // of file_
   int64_t vocab_size_ = 0;
   uint64_t checksum_ = 0;              // of tokens

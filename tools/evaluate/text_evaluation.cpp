@@ -78,6 +78,7 @@ namespace {
 // What is evaluated, and what must outlive its batches.
 struct EvaluatedData {
   BatchSource batches;
+  std::vector<std::pair<std::string, BatchSource>> by_role = {};
   ModelUse use = {};
   std::unique_ptr<data::TokenCache> cache = nullptr;
   std::unique_ptr<TrainData> of_run = nullptr;
@@ -156,6 +157,10 @@ EvaluatedData open_validation(config::TrainConfig config, const OpenedModel& mod
   out.use = use_of_batches(out.of_run->largest_validation_batches(),
                            config::step_shape(config, world.size()).rows_per_pass,
                            config.data.hides_padding());
+  for (const data::Role role : out.of_run->validation_roles()) {
+    out.by_role.emplace_back(name_of(role),
+                             out.of_run->validation_of(role, models::input_rules(model.config)));
+  }
   figures.sequences = out.batches.sequences;
   figures.length = figures.stride = config.data.sequence_length;
   return out;
@@ -193,6 +198,10 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
           if (speaks) listener.progress(done, data.batches.batches, so_far, seconds());
           return true;
         });
+    for (const auto& [role, batches] : data.by_role) {
+      figures.by_role.emplace_back(
+          role, loss_of_batches(session, batches, [](int64_t, const TextLoss&) { return true; }));
+    }
     // Every rank has the same sum. Another start would find the same.
     if (!std::isfinite(figures.loss.mean())) {
       const std::string why =

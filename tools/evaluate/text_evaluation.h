@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/config/config.h"
@@ -33,6 +34,7 @@ struct TextEvaluationOptions {
 
 struct TextFigures {
   TextLoss loss;
+  std::vector<std::pair<std::string, TextLoss>> by_role;  // of conversations: each role's turns
   int64_t tokens = 0;  // of the text, with the tokens that the tokenizer puts around documents
   int64_t bytes = 0;   // of the documents; 0: not counted, with a configuration
   int64_t sequences = 0, length = 0, stride = 0;

@@ -14,6 +14,7 @@
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/resume.h"
+#include "tools/data/chat/chat_files.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/model_folders/companion_files.h"
 #include "tools/model_folders/load_model.h"
@@ -93,6 +94,7 @@ struct OtherFiles {
   const data::Tokenizer& tokenizer;
   bool of_ids;  // the run has read ids, and nobody says which tokenizer made them
   bool is_adapter;
+  std::string chat_template;  // that the run named; "": what the tokenizer has
   std::function<void(const std::string& text)> note;
 
   void write(const fs::path& folder) const {
@@ -103,6 +105,9 @@ struct OtherFiles {
     }
     data::copy_tokenizer_files(tokenizer_name, tokenizer, folder);
     if (tokenizer_name == "bytes" && !model.empty()) data::copy_chat_templates(model, folder);
+    if (!chat_template.empty()) {  // which counts more than the tokenizer_config.json
+      write_file_atomically(folder / "chat_template.jinja", chat_template);
+    }
     if (is_adapter) {
       for (const std::string& line : token_differences(model, tokenizer.named())) {
         note(line + ": the tokenizer's; the adapter has no such files, fsdp merge writes them so");
@@ -114,6 +119,18 @@ struct OtherFiles {
     }
   }
 };
+
+// A template that is gone is no reason to keep the model back.
+std::string chat_template_of(const config::TrainConfig& config,
+                             const std::function<void(const std::string& text)>& note) {
+  const std::string& given = config.data.chat.chat_template;
+  if (given.empty() || !config.data.is_chat()) return "";
+  if (data::is_own_chat_template(given) || is_named(given)) {
+    return data::find_chat_template(given, "").source;
+  }
+  if (note) note(fmt::format("data.chat_template: {}: no such file: not written", given));
+  return "";
+}
 
 }  // namespace
 
@@ -134,6 +151,7 @@ FolderOptions form_of_run(const config::TrainConfig& config, const std::string& 
                         .tokenizer = tokenizer,
                         .of_ids = config.data.is_tokens() && config.data.tokenizer.empty(),
                         .is_adapter = adapter,
+                        .chat_template = chat_template_of(config, note),
                         .note = std::move(note)}](const fs::path& folder) { files.write(folder); }};
 }
 

@@ -1,15 +1,20 @@
 // Contract: tools/train/data_paths.h.
 #include "tools/train/data_paths.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/io/hub_files.h"
 #include "models/adapter_folder.h"
 #include "tools/config/guests.h"
 #include "tools/config/key_values.h"
 #include "tools/config/options.h"
+#include "tools/data/chat/chat_files.h"
 #include "tools/data/padding_side.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
+#include "tools/data/text_format.h"
+#include "tools/train/chat_data.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -90,6 +95,41 @@ void find_files(const config::TrainConfig& config, const std::string& key, const
   names = files;
 }
 
+// The form of rows where data.format: auto leaves it open. Keys that had an effect on conversations
+// alone are an error on other rows.
+void resolve_chat(config::TrainConfig& config) {
+  config::DataSection& c = config.data;
+  std::vector<std::string> files = c.training_files();
+  if (files.empty() && !c.held_out()) files = c.validation;
+  if (!c.may_be_chat() || c.is_chat() || files.empty()) return;
+  const bool field_given = config.places.contains(config::key_of(config, c.field));
+  // A given messages_field says that rows are conversations, whatever the first row is.
+  const bool is_chat = !c.chat.messages_field.empty() ||
+                       data::begins_with_conversation(files[0], conversation_fields(c), c.field);
+  if (!field_given && c.row_template.empty() && is_chat) {
+    c.format = data::TextFormat::kMessages;
+    try {
+      config::check_config(config);
+    } catch (const Error& error) {
+      fail("{}: its rows are conversations (data.format: messages): {}", files[0],
+           config::with_place(config, error.what()));
+    }
+    return;
+  }
+  config::TrainConfig other = config;
+  other.data.format = data::format_of(files[0], data::TextFormat::kAuto);
+  const std::vector<std::string> waited = config::keys_of_chats(config);
+  for (const config::KeyWithoutEffect& lost : config::keys_without_effect(other)) {
+    if (std::ranges::find(waited, lost.key) == waited.end()) continue;
+    const bool of_padding = lost.key.starts_with(config::key_of(config, c.pad));  // pad_to, too
+    const std::string why =
+        of_padding ? lost.reason
+                   : fmt::format("on the rows of {}, which are no conversations", files[0]);
+    fail("{}", config::with_place(
+                   config, fmt::format("{}: {} has no effect {}", lost.key, lost.value, why)));
+  }
+}
+
 }  // namespace
 
 std::string resolve_path(const std::string& path, const fs::path& config_file, LookFirst first) {
@@ -152,6 +192,10 @@ std::vector<std::string> resolve_paths(config::TrainConfig& config, const fs::pa
     config.model.path = models::adapter_base(config.lora.path);
   }
   if (config.data.tokenizer != "bytes") resolve(config.data.tokenizer);
+  if (!data::is_own_chat_template(config.data.chat.chat_template)) {
+    resolve(config.data.chat.chat_template);
+  }
+  resolve_chat(config);
   if (config.data.pads() && !config.data.is_tokens() && !config.data.pad) {
     config.data.pad = data::padding_side_of(tokenizer_name(config));
   }

@@ -42,7 +42,9 @@ TextLoss loss_of_batches(Session& session, const BatchSource& source,
   TextLoss loss;
   for (int64_t i = 0; i < source.batches; ++i) {
     const Batch batch = source.get(i);
-    loss.nats += session.evaluate(batch) * static_cast<double>(batch.global_label_tokens);
+    if (batch.global_label_tokens > 0) {  // else no rank has anything to predict
+      loss.nats += session.evaluate(batch) * static_cast<double>(batch.global_label_tokens);
+    }
     loss.tokens += batch.global_label_tokens;
     if (!goes_on(i + 1, loss)) break;
   }

@@ -20,6 +20,7 @@
 #include "tools/data/text_files.h"
 #include "tools/data/text_format.h"
 #include "tools/launch/launch.h"
+#include "tools/train/chat_data.h"
 #include "tools/train/model_shape.h"
 
 namespace fsdp::tools {
@@ -54,6 +55,7 @@ data::TextOptions text_options(const config::DataSection& c) {
   if (!c.row_template.empty())
     out.row_template =
         data::find_template(c.row_template, config::guests_of<data::NamedTemplate>());
+  if (c.is_chat()) return out;
   const data::RowForm form = data::form_of(c.objective, c.packing());
   const bool answered = form == data::RowForm::kAnswered || form == data::RowForm::kPair;
   const auto rows = out.template_of_rows();
@@ -128,7 +130,7 @@ int64_t rows_of_table(const config::TrainConfig& config) {
 
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config,
                      const std::function<void(const data::Tokenizer&)>& before_text, DataUse use)
-    : config_(config), use_(use), is_first_rank_(world.rank() == 0) {
+    : config_(config), use_(use), rank_(world.rank()), ranks_(world.size()) {
   agree(world, config.runtime.patience(), [&] {
     name_parts();
     check_files_and_formats();
@@ -146,6 +148,13 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
       fail_like(error, what.starts_with("tokenizer: ") ? config::with_place(config, "data." + what)
                                                        : what);
     }
+    if (config.data.is_chat()) {
+      try {
+        text_.chat = chat_rows(config, *tokenizer_);
+      } catch (const Error& error) {
+        fail_like(error, config::with_place(config, error.what()));
+      }
+    }
     padding_ = data::padding_below(rows_of_table(config), *tokenizer_);
     if (config_.data.pads() && !config_.data.pad) {
       config_.data.pad = data::padding_side_of(tokenizer_name_);
@@ -155,7 +164,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   if (!config.data.is_tokens()) open_texts(world);
   agree(world, config.runtime.patience(), [&] {
     make_sequences(world.size());
-    make_loaders(world);
+    make_loaders();
     if (!has_bigrams() || world.rank() != 0) return;
     // Rank 0 reads all tokens at the end: that they are damaged is better known now.
     for (const data::TokenCache* cache : {train_[0].cache.get(), validation_->cache.get()}) {
@@ -237,7 +246,7 @@ void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& he
   }
 }
 
-void TrainData::make_loaders(comm::Communicator& world) {
+void TrainData::make_loaders() {
   std::vector<std::shared_ptr<const data::Sequences>> trained, validated;
   if (config_.data.held_out()) hold_out(validated);
   if (validation_) validated = {validation_->sequences};
@@ -245,8 +254,8 @@ void TrainData::make_loaders(comm::Communicator& world) {
   const auto joined = [](const std::vector<std::shared_ptr<const data::Sequences>>& sets) {
     return sets.size() == 1 ? sets[0] : data::joined_sequences(sets);
   };
-  if (!trained.empty()) train_loader_ = loader(joined(trained), world, true);
-  if (!validated.empty()) validation_loader_ = loader(joined(validated), world, false);
+  if (!trained.empty()) train_loader_ = loader(joined(trained), true);
+  if (!validated.empty()) validation_loader_ = loader(joined(validated), false);
 }
 
 std::shared_ptr<const data::Sequences> TrainData::sequences_of_tokens(Part& part, int ranks) const {
@@ -335,7 +344,7 @@ std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
 }
 
 void TrainData::check_tokens(int64_t model_vocabulary) const {
-  if (!is_first_rank_) return;  // which speaks for all
+  if (rank_ != 0) return;  // which speaks for all
   const auto check = [&](const Part& part) {
     if (part.cache) {
       data::check_tokens_below(model_vocabulary, *part.cache, part.source, *tokenizer_);
@@ -345,141 +354,39 @@ void TrainData::check_tokens(int64_t model_vocabulary) const {
   if (validation_) check(*validation_);
 }
 
-namespace {
-
-// Every host makes its cache from its own copy of the text.
-void check_same_tokens(comm::Communicator& world, const data::TokenCache& cache,
-                       const data::TokenSource& source) {
-  struct Seen {
-    uint64_t tokens, checksum;
-    bool operator==(const Seen&) const = default;
-  };
-  const std::vector<Seen> all =
-      comm::exchange_values(world, Seen{cache.unchecked().size(), cache.checksum_of_tokens()});
-  const auto other =
-      std::find_if(all.begin(), all.end(), [&](const Seen& s) { return s != all[0]; });
-  FSDP_CHECK(
-      other == all.end(),
-      "{}: the ranks have different tokens: rank {} has {}, rank 0 has {}; the text is not the "
-      "same on every host, or changed while the ranks read it",
-      source.files.front().string(), other - all.begin(), other->tokens, all[0].tokens);
-}
-
-// What the rank says that it is at, while alive. Of an error it stays: who reports it asks later.
-class WorkPhase {
- public:
-  WorkPhase(comm::Communicator& world, const std::string& name)
-      : rings_(*world.rings()), before_(rings_.phase()) {
-    rings_.set_phase({.whole = name, .innermost = name});
-  }
-  ~WorkPhase() {
-    if (std::uncaught_exceptions() == 0) rings_.set_phase(before_);
-  }
-  WorkPhase(const WorkPhase&) = delete;
-  WorkPhase& operator=(const WorkPhase&) = delete;
-
- private:
-  comm::CollectiveRings& rings_;
-  comm::HostPhase before_;
-};
-
-// A folder that is gone with this object; tokens that are mapped stay.
-class TemporaryFolder {
- public:
-  TemporaryFolder() = default;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  // In the first place that takes one; false: none does.
-  bool make() {
-    std::error_code none;
-    for (const std::filesystem::path& place :
-         {std::filesystem::temp_directory_path(none), std::filesystem::path("/tmp"),
-          std::filesystem::path("/var/tmp"), std::filesystem::path("/dev/shm")}) {
-      std::string name = place.string() + "/fsdp-tokens-XXXXXX";
-      if (path_.empty() && !place.empty() && ::mkdtemp(name.data())) path_ = name;
-    }
-    return !path_.empty();
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
-
-// One writer per host; the end of the first agree() is the barrier that the others wait at.
-std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
-                                                   const std::string& folder,
-                                                   const data::TokenSource& source,
-                                                   const data::Tokenizer& tokenizer,
-                                                   const IoPatience& patience, std::string* note) {
-  std::filesystem::path cache =
-      data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
-  const WorkPhase phase(world, "tokenising");
-  const bool writes = first_rank_of_host(world);
-  TemporaryFolder temporary;  // of the rank that writes
-  std::string elsewhere, why;
-  agree(world, patience, [&] {
-    if (!writes) return;
-    try {
-      data::make_token_cache(cache, source, tokenizer);
-    } catch (const data::CacheFolderError& error) {
-      const bool refused = fsdp::cause_of(error) == Cause::kName;
-      if (!refused || !folder.empty() || !temporary.make()) throw;
-      elsewhere = temporary.path() + "/" + cache.filename().string();
-      why = error.what();
-      data::make_token_cache(elsewhere, source, tokenizer);
-    }
-  });
-  const std::vector<std::string> hosts = world.exchange(host_name());
-  const std::vector<std::string> places = world.exchange(elsewhere);
-  const auto writer = std::find(hosts.begin(), hosts.end(), host_name()) - hosts.begin();
-  if (const std::string& place = places[static_cast<size_t>(writer)]; !place.empty()) cache = place;
-  // It is there now; another rank of a network's file system may know of its name late.
-  IoPatience late = patience;
-  late.goes_on = true;
-  std::unique_ptr<data::TokenCache> opened;
-  agree(world, late, [&] {
-    opened = std::make_unique<data::TokenCache>(cache, tokenizer, source.text.progress);
-  });
-  if (note && !why.empty()) {
-    *note = why + ": the tokens are made for this time alone, in a temporary file";
-  }
-  check_same_tokens(world, *opened, source);
-  return opened;
-}
-
 void TrainData::open(comm::Communicator& world, Part& part,
                      std::optional<data::RowSubset> subset) const {
   const config::DataSection& c = config_.data;
-  part.source = {.files = {part.files.begin(), part.files.end()},
-                 .text = text_,
-                 .document_separator = c.separates_documents(),
-                 .subset = subset,
-                 .form = data::form_of(c.objective, c.packing())};
+  part.source = {
+      .files = {part.files.begin(), part.files.end()},
+      .text = text_,
+      .document_separator = c.separates_documents(),
+      .subset = subset,
+      .form = data::form_of(c.objective, c.packing(), c.is_chat()),
+      .end_tokens = c.is_chat() ? end_tokens_of(config_, *tokenizer_) : std::vector<int32_t>()};
   part.cache = open_token_cache(world, c.cache_dir, part.source, *tokenizer_,
                                 config_.runtime.patience(), &part.cache_note);
 }
 
-std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCache& cache) const {
+std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCache& cache,
+                                                            std::optional<data::Role> role) const {
   const config::DataSection& c = config_.data;
-  const data::TokenRows rows = {
+  data::TokenRows rows = {
       .tokens = cache.unchecked(),
       .examples = cache.examples(),
       .before_use = [&cache](size_t first, size_t count) { cache.check(first, count); }};
+  if (c.is_chat()) rows.set_turns(cache.turns());
   switch (c.packing()) {
     case data::Pack::kStream:
       return data::stream_sequences(rows, c.sequence_length);
     case data::Pack::kExamples:
       return data::example_sequences(
           rows, c.sequence_length,
-          {.objective = c.objective, .side = c.padded_on(), .pad_token = padding_});
+          {.objective = role ? data::Objective::kSft : c.objective_of_rows(),
+           .side = c.padded_on(),
+           .pad_token = padding_,
+           .train_on = c.chat.train_on,
+           .role = role});
     case data::Pack::kWikitextRows:
       return data::wikitext_sequences(rows, c.sequence_length);
   }
@@ -487,8 +394,8 @@ std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCac
 }
 
 data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
-                               comm::Communicator& world, bool training) const {
-  const config::StepShape shape = config::step_shape(config_, world.size());
+                               bool training) const {
+  const config::StepShape shape = config::step_shape(config_, ranks_);
   const config::DataSection& c = config_.data;
   std::vector<data::WeightedSource> sources;
   for (const Part& part : train_) {
@@ -507,8 +414,8 @@ data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
        .set_epoch = c.set_epoch,
        .sources = std::move(sources),
        .rows_per_pass = shape.rows_per_pass,
-       .rank = world.rank(),
-       .world = world.size()});
+       .rank = rank_,
+       .world = ranks_});
 }
 
 BatchSource TrainData::training(const models::InputRules& rules) const {
@@ -547,6 +454,31 @@ BatchSource TrainData::validation(const models::InputRules& rules) const {
           .get = [this, rules](int64_t i) {
             const std::lock_guard lock(mutex_);
             return validation_loader_->batch(i, rules);
+          }};
+}
+
+std::vector<data::Role> TrainData::validation_roles() const {
+  std::vector<data::Role> out;
+  if (!config_.data.is_chat() || !validation_) return out;
+  for (const data::Role role :
+       {data::Role::kSystem, data::Role::kUser, data::Role::kAssistant, data::Role::kTool}) {
+    const auto has = [&](const data::RowTurn& turn) {
+      return turn.role == static_cast<uint16_t>(role) && turn.count > 0;
+    };
+    if (std::ranges::any_of(validation_->cache->turns(), has)) out.push_back(role);
+  }
+  return out;
+}
+
+BatchSource TrainData::validation_of(data::Role role, const models::InputRules& rules) const {
+  const auto of_role =
+      std::make_shared<data::Loader>(loader(sequences(*validation_->cache, role), false));
+  const int64_t batches = validation_batches();
+  return {.batches = batches,
+          .sequences = of_role->samples_after(batches),
+          .get = [this, of_role, rules](int64_t i) {
+            const std::lock_guard lock(mutex_);
+            return of_role->batch(i, rules);
           }};
 }
 

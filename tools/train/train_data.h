@@ -24,6 +24,15 @@ namespace fsdp::tools {
 // hashes() are not asked for.
 enum class DataUse : uint8_t { kAll, kTraining, kValidation };
 
+// Figures of the rows, or sequences, of data.train or of one source.
+struct DataFigures {
+  std::string name;                    // "data.train (a.jsonl)"
+  int64_t rows = 0, cut = 0;           // cut: longer than data.sequence_length
+  int64_t tokens = 0, trained = 0;     // of rows as they are cut
+  int64_t longest = 0;                 // tokens of a row before it is cut
+  std::map<int64_t, int64_t> lengths;  // rows by the next power of two of their tokens
+};
+
 class TrainData {
  public:
   // Paths are resolved already. `before_text` is called when the tokenizer is known and no text has
@@ -68,6 +77,12 @@ class TrainData {
   BatchSource training(const models::InputRules& rules) const;
   // Without batches when there is no validation text.
   BatchSource validation(const models::InputRules& rules) const;
+  // The training data by source; rules of a model that predicts the next token.
+  std::vector<DataFigures> figures() const;
+  // Roles of conversations of data.validation that have a turn; none for a share of data.train.
+  std::vector<data::Role> validation_roles() const;
+  // The validation data with the turns of a role as labels.
+  BatchSource validation_of(data::Role role, const models::InputRules& rules) const;
   // A training batch as the data has it.
   LabelledRows labelled_rows(int64_t step) const;
   // See tools/data/bigram.h; nothing for large vocabularies or without validation text.
@@ -93,10 +108,10 @@ class TrainData {
   void open_texts(comm::Communicator& world);
   void make_sequences(int ranks);
   void hold_out(std::vector<std::shared_ptr<const data::Sequences>>& held_out);
-  void make_loaders(comm::Communicator& world);
-  data::Loader loader(std::shared_ptr<const data::Sequences> sequences, comm::Communicator& world,
-                      bool training) const;
-  std::shared_ptr<const data::Sequences> sequences(const data::TokenCache& cache) const;
+  void make_loaders();
+  data::Loader loader(std::shared_ptr<const data::Sequences> sequences, bool training) const;
+  std::shared_ptr<const data::Sequences> sequences(
+      const data::TokenCache& cache, std::optional<data::Role> role = std::nullopt) const;
   std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
   std::string training_key() const, validation_key() const;
   std::string training_name() const;
@@ -105,12 +120,13 @@ class TrainData {
   void add_remarks_on_parts(std::vector<std::string>& out) const;
   void add_remarks_on_labels(std::vector<std::string>& out) const;
   std::vector<data::SkippedRow> left_out() const;  // files and rows
-  void add_untrained(const std::string& name, int64_t untrained, int64_t of, bool looked_at);
+  void add_untrained(const std::string& name, data::Untrained found, int64_t of, bool looked_at);
+  void add_remarks_on_turns(std::vector<std::string>& out) const;
   void add_remarks_on_doubled(std::vector<std::string>& out) const;
 
   config::TrainConfig config_;
   DataUse use_;
-  bool is_first_rank_;
+  int rank_, ranks_;
   std::string tokenizer_name_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::TextOptions text_;

@@ -1,6 +1,7 @@
 // What the data of a run is, for people and for a run that goes on: remarks, rows that were
 // skipped, hashes. Contract: tools/train/train_data.h.
 #include <algorithm>
+#include <bit>
 
 #include <fmt/ranges.h>
 
@@ -8,6 +9,7 @@
 #include "core/text/numbers.h"
 #include "tools/config/guests.h"
 #include "tools/launch/launch.h"
+#include "tools/train/chat_data.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -85,7 +87,13 @@ namespace {
 // Why nothing of the sequences is trained, or of the one that there is.
 std::string reason_untrained(const config::DataSection& c, bool one) {
   using data::Objective;
-  const Objective objective = c.objective;
+  const Objective objective = c.objective_of_rows();
+  if (c.is_chat()) {
+    return fmt::format(
+        ": {} no turn of the assistant with a token that is trained, or it begins "
+        "behind data.sequence_length: {}",
+        one ? "it has" : "they have", c.sequence_length);
+  }
   if (!c.pads()) return "";
   const std::string_view have = one ? "it has" : "they have";
   if (objective == Objective::kMaskPad) {
@@ -101,17 +109,31 @@ std::string reason_untrained(const config::DataSection& c, bool one) {
 
 }  // namespace
 
-void TrainData::add_untrained(const std::string& name, int64_t untrained, int64_t of,
+void TrainData::add_untrained(const std::string& name, data::Untrained found, int64_t of,
                               bool looked_at) {
   const config::DataSection& c = config_.data;
+  const int64_t untrained = found.count;
   const bool one = of == 1;
   const std::string kind = fmt::format("{}{}", c.pads() ? "row" : "sequence", one ? "" : "s");
   const std::string why = reason_untrained(c, one);
   FSDP_CHECK(untrained < of || looked_at, "{}: nothing is trained or predicted of {}its {} {}{}",
              name, one ? "" : "any of ", format_count(of), kind, why);
-  if (untrained * 10 <= of) return;
-  untrained_.push_back(fmt::format("warning: {}: nothing is trained or predicted of {} of {} {}{}",
-                                   name, format_count(untrained), format_count(of), kind, why));
+  const bool few = c.is_chat() ? untrained == 0 : untrained * 10 <= of;
+  if (few) return;
+  const std::string first =
+      c.is_chat() && !c.held_out() ? fmt::format(" (the first is row {})", found.first + 1) : "";
+  const std::string message =
+      fmt::format("{}: nothing is trained or predicted of {} of {} {}{}{}", name,
+                  format_count(untrained), format_count(of), kind, first, why);
+  const config::StepsOrShare& given = c.chat.max_untrained_rows;
+  const double most = given.percent > 0 ? given.percent / 100 * static_cast<double>(of)
+                                        : static_cast<double>(given.steps);
+  const bool many = c.is_chat() && static_cast<double>(untrained) > most;
+  FSDP_CHECK(!many || looked_at, "{}; data.max_untrained_rows: {}", message, given.text());
+  untrained_.push_back(fmt::format(
+      "warning: {}{}", message,
+      many ? fmt::format("; a run ends with an error (data.max_untrained_rows: {})", given.text())
+           : ""));
 }
 
 // Rank 0 counts for all: labels may depend on the tokens, and reading these once is enough.
@@ -119,13 +141,14 @@ void TrainData::check_trained(comm::Communicator& world, const models::InputRule
                               bool looked_at) {
   const config::DataSection& c = config_.data;
   struct Count {
-    int64_t untrained = 0, of = 0;
+    data::Untrained untrained;
+    int64_t of = 0;
   };
   std::vector<std::string> names;
   std::vector<Count> counts;
   const auto count = [&](std::string name, int64_t of, const auto& untrained) {
     names.push_back(std::move(name));
-    counts.push_back({world.rank() == 0 ? untrained(of) : 0, of});
+    counts.push_back({world.rank() == 0 ? untrained(of) : data::Untrained{}, of});
   };
   agree(world, [&] {
     for (const Part& part : train_) {
@@ -158,16 +181,41 @@ std::string note_on_files(std::vector<data::SkippedRow> left_out) {
   return fmt::format("{}: {}; it is left out{}", left_out[0].file, left_out[0].reason, more);
 }
 
+std::vector<DataFigures> TrainData::figures() const {
+  const config::DataSection& c = config_.data;
+  const int64_t length = c.sequence_length;
+  const int64_t most = c.has_rows_of_any_length() ? INT32_MAX : length;
+  std::vector<DataFigures> out;
+  for (const Part& part : train_) {
+    DataFigures of = {
+        .name = c.synthetic() ? training_name() : name_with_files(training_key(), part.files),
+        .rows = part.sequences->count()};
+    for (int64_t i = 0; i < of.rows; ++i) {
+      const int64_t whole = part.sequences->tokens_of(i, most);
+      of.cut += whole > length;
+      of.tokens += std::min(whole, length);
+      of.longest = std::max(of.longest, whole);
+      of.trained += part.sequences->label_tokens(i, length, {.shifted_labels = false});
+      ++of.lengths[static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(whole)))];
+    }
+    out.push_back(std::move(of));
+  }
+  return out;
+}
+
 // A guide's labels are repeated to the letter; what they do is said.
 void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
   using data::Objective;
   const config::DataSection& c = config_.data;
   if (!c.pads()) return;
   out.push_back(fmt::format(
-      "data.objective: {}; rows are padded on the {} to {}, with token {}", name_of(c.objective),
+      "{}; rows are padded on the {} to {}, with token {}",
+      c.is_chat() ? fmt::format("data.train_on: {}", name_of(c.chat.train_on))
+                  : fmt::format("data.objective: {}", name_of(c.objective)),
       c.padded_on() == data::PadSide::kLeft ? "left" : "right",
       c.padded_to() == data::PadTo::kLongest ? "the longest of a batch" : "data.sequence_length",
       padding_));
+  if (c.is_chat()) add_remarks_on_turns(out);
   if (c.objective == Objective::kMaskPad && padding_ == tokenizer_->end_of_text()) {
     out.push_back(
         "note: data.objective: mask_pad: end-of-text is the padding token, so no end-of-text is "
@@ -181,6 +229,20 @@ void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
   if (const config::GuestLabels* labels = c.objective.guest) {
     out.push_back(fmt::format("note: data.objective: {}: {}", labels->name, labels->note));
   }
+}
+
+void TrainData::add_remarks_on_turns(std::vector<std::string>& out) const {
+  for (const std::string& note : notes_on_template(config_, *tokenizer_)) {
+    out.push_back("note: " + note);
+  }
+  const auto add = [&](const std::string& key, const Part& part) {
+    if (!part.cache) return;
+    for (const std::string& note :
+         notes_on_turns(*part.cache, config_.data.chat.special_in_content))
+      out.push_back(fmt::format("note: {}: {}", name_with_files(key, part.files), note));
+  };
+  for (const Part& part : train_) add(training_key(), part);
+  if (validation_) add(validation_key(), *validation_);
 }
 
 // What is trained: a line, or one for each source.
@@ -218,6 +280,7 @@ void TrainData::add_remarks_on_doubled(std::vector<std::string>& out) const {
   constexpr size_t kLookedAt = 1 << 16;
   for (const Part& part : train_) {
     if (!part.cache || config_.data.packing() == data::Pack::kWikitextRows) continue;
+    if (config_.data.is_chat()) continue;  // the template alone writes begin and end
     const std::span<const int32_t> ids = part.cache->unchecked();
     const data::RowEncoder encoder(*tokenizer_, part.source.form, part.source.document_separator);
     const std::string note = encoder.note_on_doubled(ids.first(std::min(ids.size(), kLookedAt)));

@@ -182,7 +182,8 @@ TEST_CASE("command line: mistakes are said in this program's words") {
         "generate: --tokens: expected one value, got 2 (see fsdp generate --help)"},
        {"walk",
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
-        "plan, sweep, compare, trace, report, status, tokenize, merge, convert, inspect, replay, "
+        "plan, sweep, compare, trace, report, status, data, tokenize, merge, convert, inspect, "
+        "replay, "
         "adopt, launch, doctor"},
        {"bench walk",
         "unknown command \"bench walk\"; expected step, init, sharding, kernels, comm"}});

@@ -68,7 +68,8 @@ TrainConfig changed_config() {
   CHECK(test::contains(to_yaml(changed), "\n  optimizer:\n    kind: " + last + "\n    beta1: "));
   changed.model.preset.clear();
   changed.lora.path.clear();
-  changed.data.format = data::TextFormat::kJsonl;  // data.field has no effect on Alpaca's rows
+  changed.data.format = data::TextFormat::kAuto;  // data.field and keys of chats have an effect
+  changed.data.chat.date = "2026-01-31";          // no text is one
   changed.data.row_template.clear(), changed.data.synthetic_rows.reset();  // nor has it with these
   changed.data.pack = data::Pack::kExamples, changed.data.set_epoch = true;
   changed.data.shuffle_rule = data::ShuffleRule::kFeistel;  // fixed_order

@@ -122,8 +122,9 @@ TEST_CASE("keys that contradict each other, or would do nothing") {
       {{"data.objective=kaust_compat", "data.pad_to=longest"},
        "data.pad_to: expected length with data.objective: kaust_compat, got longest: its labels "
        "are padded to the length, whatever the rows"},
-      {{"data.pad=left"}, "data.pad: left has no effect with data.pack: stream"},
-      {{"data.pad_to=length", "data.pack=wikitext_rows"},
+      {{"data.format=jsonl", "data.pad=left"},
+       "data.pad: left has no effect with data.pack: stream"},
+      {{"data.format=jsonl", "data.pad_to=length", "data.pack=wikitext_rows"},
        "data.pad_to: length has no effect with data.pack: wikitext_rows"},
       {{"data.field=f", "data.template=chess"},
        "data.field: \"f\" has no effect with data.template"},
@@ -170,6 +171,172 @@ TEST_CASE("keys that contradict each other, or would do nothing") {
            {"data.format=synthetic", "data.synthetic_rows=9", "data.validation=10%"}}) {
     CHECK(refusal(accepted) == "");
   }
+}
+
+std::string roles_in(const std::string& value) {
+  return parse_config("data:\n  roles: " + value, "x.yaml", {}).data.chat.roles.value.dump();
+}
+
+std::string kwargs_by(const std::string& value) {
+  return data_of({"data.chat_template_kwargs=" + value}).chat.template_kwargs.value.dump();
+}
+
+TEST_CASE("a map of the user's words: from YAML and as --set, with the types of YAML 1.2") {
+  CHECK(DataSection().chat.template_kwargs.value.dump() == "{}");
+  const std::string yaml =
+      "data:\n  chat_template_kwargs:\n    enable_thinking: false\n    n: 5\n    text: \"5\"\n"
+      "    single: 'true'\n    share: 0.5\n    large: 1e3\n    word: yes\n    empty: ~\n"
+      "    list: [1, \"1\", {a: b}]\n    block: |\n      7\n    'quoted key': -1\n";
+  CHECK(parse_config(yaml, "x.yaml", {}).data.chat.template_kwargs.value.dump() ==
+        R"({"enable_thinking":false,"n":5,"text":"5","single":"true","share":0.5,"large":1000.0,)"
+        R"("word":"yes","empty":null,"list":[1,"1",{"a":"b"}],"block":"7\n","quoted key":-1})");
+  CHECK(kwargs_by("{enable_thinking: false, n: 5, t: \"5\"}") ==
+        R"({"enable_thinking":false,"n":5,"t":"5"})");
+  CHECK(kwargs_by(R"({"a":"b","c":[true,null]})") == R"({"a":"b","c":[true,null]})");
+  CHECK(kwargs_by("{a: True, b: tRue, c: 007, d: 1.5.2, e: 2026-01-31, f: .5x}") ==
+        R"({"a":true,"b":"tRue","c":"007","d":"1.5.2","e":"2026-01-31","f":".5x"})");
+  CHECK(kwargs_by("{}") == "{}");
+  CHECK(kwargs_by("") == "{}");  // as an empty value is elsewhere
+  // The whole map is the value: --set replaces the file's.
+  const TrainConfig both =
+      parse_config("data: {roles: {bot: user}}", "x.yaml", {"data.roles={tester: tool}"});
+  CHECK(both.data.chat.roles.value.dump() == R"({"tester":"tool"})");
+  CHECK(roles_in("{bot: assistant, 7: user}") == R"({"bot":"assistant","7":"user"})");
+  CHECK(roles_in("") == "{}");
+}
+
+TEST_CASE("a map is written so that it reads as itself") {
+  const TrainConfig given = parse_config(
+      "", "a.yaml",
+      {R"(data.chat_template_kwargs={"b": 1, "a": "1", "t": "true", "n": "null", "l": ["", 2.0],)"
+       R"( "q": "a \"b\": {c}\n# d", "u": "\u00e9 \u2028", "f": -0.25, "m": {"x": null}})",
+       "data.roles={bot: assistant}"});
+  const std::string text = to_yaml(given);
+  CHECK(test::contains(text, "\n  roles: {\"bot\":\"assistant\"}\n"));
+  const TrainConfig again = parse_config(text, "b.yaml", {});
+  CHECK(again.data.chat.template_kwargs == given.data.chat.template_kwargs);
+  CHECK(again.data.chat.template_kwargs.value.dump() ==
+        given.data.chat.template_kwargs.value.dump());  // in this order, too
+  CHECK(again.data.chat.roles == given.data.chat.roles);
+  CHECK(key_values(again) == key_values(given));
+  CHECK(again.notes.empty());
+}
+
+TEST_CASE("what is no map is refused") {
+  const auto in_file = [](const std::string& value) {
+    return test::error_of([&] { roles_in(value); });
+  };
+  const std::string wanted = "x.yaml:2: data.roles: expected a map such as {a: b}, got ";
+  CHECK(in_file("assistant") == wanted + "\"assistant\"");
+  CHECK(in_file("[bot, assistant]").starts_with(wanted));
+  CHECK(refusal({"data.chat_template_kwargs=enable_thinking"}) ==
+        "--set data.chat_template_kwargs=enable_thinking: data.chat_template_kwargs: expected a "
+        "map such as {a: b}, got \"enable_thinking\"");
+  CHECK(test::contains(refusal({"data.chat_template_kwargs=a: b"}),
+                       "expected a map such as {a: b}, got \"a: b\""));
+  CHECK(in_file("{bot: assistant").starts_with("x.yaml:2: malformed YAML: "));
+}
+
+TEST_CASE("keys of conversations: what is wrong with their values") {
+  const std::string role = ": expected system, user, assistant or tool, got ";
+  const std::pair<std::vector<Override>, std::string> cases[] = {
+      {{"data.roles={bot: asistant}"}, "data.roles: bot" + role + "asistant"},
+      {{"data.roles={a: user, bot: 5}"}, "data.roles: bot" + role + "5"},
+      {{"data.roles={bot: {a: user}}"}, "data.roles: bot" + role + R"({"a":"user"})"},
+      {{"data.roles={bot: null}"}, "data.roles: bot" + role + "null"},
+      {{"data.chat_date=2026-02-30"},
+       "data.chat_date: expected a date such as 2026-01-31, got \"2026-02-30\""},
+      {{"data.chat_date=today"},
+       "data.chat_date: expected a date such as 2026-01-31, got \"today\""},
+      {{"data.train_on=user"}, "expected one of assistant, last, all, got \"user\""},
+      {{"data.special_in_content=text"}, "expected one of as_special, as_text, got \"text\""},
+      {{"data.max_untrained_rows=101%"},
+       "expected an integer, or a share such as 10%, got \"101%\""},
+      {{"data.max_untrained_rows=some"},
+       "expected an integer, or a share such as 10%, got \"some\""},
+      {{"data.format=messages", "data.objective=mask_pad"},
+       "data.objective: expected none with data.format: messages, got mask_pad: data.train_on "
+       "names "
+       "the trained tokens"},
+      {{"data.format=messages", "data.objective=kaust_compat"},
+       "data.objective: expected none with data.format: messages, got kaust_compat"},
+      {{"data.format=messages", "data.objective=sft", "data.train_on=all"},
+       "data.objective: sft: data.train_on: all contradicts it"},
+      {{"data.format=messages", "data.pack=stream"},
+       "data.pack: expected examples with data.format: messages, got stream"},
+      {{"data.format=messages", "data.field=f"},
+       "data.field: \"f\" has no effect with data.format: messages"},
+      {{"data.format=messages", "data.template=squad"},
+       "data.template: \"squad\" has no effect with data.format: messages"},
+      {{"data.format=messages", "data.pack=wikitext_rows"},
+       "data.pack: expected examples with data.format: messages, got wikitext_rows"}};
+  for (const auto& [overrides, expected] : cases) {
+    CAPTURE(expected);
+    CHECK(test::contains(refusal(overrides), expected));
+  }
+  for (const std::vector<Override>& accepted : std::vector<std::vector<Override>>{
+           {"data.format=messages", "data.objective=sft", "data.train_on=last"},
+           {"data.format=messages", "data.objective=lm", "data.pack=examples"},
+           {"data.format=messages", "data.train_on=all", "data.pad=left", "data.pad_to=length"},
+           {"data.format=messages", "data.bad_rows=skip", "data.max_untrained_rows=0"},
+           {"data.roles={bot: assistant, observer: tool, root: system, me: user}"},
+           {"data.chat_date=2024-02-29"},
+           {"data.pad=left", "data.pad_to=length"},  // which wait for the first row
+           {"data.chat_template=no/such/file", "data.train=a.jsonl"}}) {
+    CHECK(refusal(accepted) == "");
+  }
+}
+
+TEST_CASE("keys of conversations have no effect where no row is one") {
+  const char* const keys[] = {"data.train_on=last",
+                              "data.messages_field=m",
+                              "data.roles={bot: user}",
+                              "data.chat_template=chatml",
+                              "data.chat_template_kwargs={a: 1}",
+                              "data.chat_date=2026-01-31",
+                              "data.special_in_content=as_text",
+                              "data.max_untrained_rows=3"};
+  for (const std::string key : keys) {
+    CAPTURE(key);
+    const std::string name = key.substr(0, key.find('='));
+    for (const std::string format : {"jsonl", "alpaca", "text", "fairseq", "synthetic"}) {
+      const std::string error = refusal({"data.format=" + format, key});
+      CHECK(error.starts_with("--set " + key + ": " + name + ": "));
+      CHECK(error.ends_with(" has no effect with data.format: " + format));
+    }
+    CHECK(refusal({key}) == "");  // the first row may be one
+    CHECK(refusal({"data.format=messages", key}) == "");
+  }
+}
+
+TEST_CASE("rows that are conversations: objective, packing and padding") {
+  using data::Objective;
+  CHECK(DataSection().chat.train_on == data::TrainOn::kAssistant);
+  CHECK_FALSE(data_of({"data.format=jsonl"}).is_chat());
+  const DataSection c = data_of({"data.format=messages"});
+  CHECK(c.is_chat());
+  CHECK(c.packing() == data::Pack::kExamples);
+  CHECK(c.pads());
+  CHECK(c.padded_to() == data::PadTo::kLongest);
+  CHECK(c.objective_of_rows() == Objective::kSft);
+  CHECK(data_of({"data.format=messages", "data.train_on=last"}).objective_of_rows() ==
+        Objective::kSft);
+  CHECK(data_of({"data.format=messages", "data.train_on=all"}).objective_of_rows() ==
+        Objective::kLm);
+  CHECK(data_of({"data.objective=mask_pad"}).objective_of_rows() == Objective::kMaskPad);
+  CHECK(data_of({}).objective_of_rows() == Objective::kLm);
+  CHECK_FALSE(c.hides_padding());
+  CHECK(data_of({"data.format=messages", "data.pad=left"}).hides_padding());
+  const DataSection said = data_of({"data.format=messages", "data.max_untrained_rows=2.5%",
+                                    "data.special_in_content=as_text", "data.train_on=LAST"});
+  CHECK(said.chat.max_untrained_rows.of(100) == 3);
+  CHECK(said.chat.max_untrained_rows.of(0) == 0);
+  CHECK(said.chat.max_untrained_rows.text() == "2.5%");
+  CHECK(data_of({"data.max_untrained_rows=7"}).chat.max_untrained_rows.of(100) == 7);
+  CHECK(data_of({"data.max_untrained_rows=0%"}).chat.max_untrained_rows.of(100) == 0);
+  CHECK(DataSection().chat.max_untrained_rows.of(100) == 5);
+  CHECK(said.chat.special_in_content == data::SpecialInContent::kAsText);
+  CHECK(said.chat.train_on == data::TrainOn::kLast);
 }
 
 TEST_CASE("the keys survive being written") {

@@ -150,5 +150,111 @@ TEST_CASE("padding to the left: what stands behind it has no label, unless label
   CHECK(row_of(ids, 0, 0, 5, layout).labels == Ids{-100, -100, -100, -100, 7});
 }
 
+// A conversation of six turns. The last turn is switched off.
+struct Talk {
+  Ids ids = {11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+  std::vector<RowTurn> turns = {turn(0, 0, 1, Role::kSystem),    turn(1, 1, 2, Role::kUser),
+                                turn(2, 3, 2, Role::kAssistant), turn(3, 5, 1, Role::kUser),
+                                turn(4, 6, 2, Role::kAssistant), turn(5, 8, 2, Role::kAssistant)};
+
+  Talk() { turns[5].flags = RowTurn::kOff | RowTurn::kNoEnd; }
+  static RowTurn turn(uint32_t message, uint32_t first, uint32_t count, Role role) {
+    return {.first = first,
+            .count = count,
+            .message = message,
+            .role = static_cast<uint16_t>(role),
+            .flags = 0};
+  }
+  Example example() const { return {.tokens = ids, .turns = turns}; }
+  LabelledRows row(int64_t length, const RowLayout& layout,
+                   const models::InputRules& rules = {}) const {
+    LabelledRows out;
+    append_row(example(), length, layout, rules, out);
+    return out;
+  }
+  Ids labels(int64_t length, RowLayout layout, const models::InputRules& rules = {}) const {
+    layout.objective = Objective::kSft;
+    return row(length, layout, rules).labels;
+  }
+};
+
+constexpr int32_t kNo = -100;
+
+TEST_CASE_FIXTURE(Talk, "labels of turns: the assistant's, the last, the turns of a role") {
+  CHECK(labels(10, {}) == Ids{kNo, kNo, kNo, 14, 15, kNo, 17, 18, kNo, kNo});
+  CHECK(labels(10, {.train_on = TrainOn::kLast}) == Ids(10, kNo));  // the last one is off
+  CHECK(labels(10, {.role = Role::kUser}) == Ids{kNo, 12, 13, kNo, kNo, 16, kNo, kNo, kNo, kNo});
+  CHECK(labels(10, {.role = Role::kSystem}) ==
+        Ids{11, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo});
+  // To look at, also what no run trains, and not just the last.
+  CHECK(labels(10, {.train_on = TrainOn::kLast, .role = Role::kAssistant}) ==
+        Ids{kNo, kNo, kNo, 14, 15, kNo, 17, 18, 19, 20});
+  CHECK(labels(10, {.role = Role::kTool}) == Ids(10, kNo));
+  CHECK(row(10, {.objective = Objective::kLm}).labels ==
+        Ids{11, 12, 13, 14, 15, 16, 17, 18, kNo, kNo});  // whatever a run trains
+  turns[5].flags = RowTurn::kPrompt;
+  CHECK(labels(10, {.train_on = TrainOn::kLast}) == Ids(10, kNo));  // the last one is off
+  CHECK(row(10, {.objective = Objective::kLm}).labels == ids);
+  turns[5].flags = RowTurn::kNoEnd | RowTurn::kLeftOut | RowTurn::kSpecial;  // which is trained
+  CHECK(labels(10, {.train_on = TrainOn::kLast}) ==
+        Ids{kNo, kNo, kNo, kNo, kNo, kNo, kNo, kNo, 19, 20});
+  CHECK(row(10, {.objective = Objective::kSft}).tokens == ids);
+  turns[5].message = 4;  // which the template writes in two pieces
+  CHECK(labels(10, {.train_on = TrainOn::kLast}) ==
+        Ids{kNo, kNo, kNo, kNo, kNo, kNo, 17, 18, 19, 20});
+}
+
+TEST_CASE_FIXTURE(Talk, "labels of turns: a row that is cut within a turn, and padding") {
+  const RowLayout sft{.objective = Objective::kSft, .pad_token = 9};
+  CHECK(row(4, sft).tokens == Ids{11, 12, 13, 14});
+  CHECK(row(4, sft).labels == Ids{kNo, kNo, kNo, 14});
+  CHECK(row(3, sft).labels == Ids(3, kNo));
+  // The last turn is the last of the row, also where it is cut away.
+  CHECK(labels(6, {.train_on = TrainOn::kLast}) == Ids(6, kNo));
+  turns.pop_back();
+  CHECK(labels(7, {.train_on = TrainOn::kLast}) == Ids{kNo, kNo, kNo, kNo, kNo, kNo, 17});
+  CHECK(labels(10, {.train_on = TrainOn::kLast}) ==
+        Ids{kNo, kNo, kNo, kNo, kNo, kNo, 17, 18, kNo, kNo});
+  turns = Talk().turns;
+  CHECK(row(12, sft).tokens == Ids{11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 9, 9});
+  CHECK(row(12, sft).labels == Ids{kNo, kNo, kNo, 14, 15, kNo, 17, 18, kNo, kNo, kNo, kNo});
+  const RowLayout left{.side = PadSide::kLeft, .pad_token = 9};
+  CHECK(row(12, left).mask == Ids{0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+  CHECK(labels(12, left) == Ids{kNo, kNo, kNo, kNo, kNo, 14, 15, kNo, 17, 18, kNo, kNo});
+  // A first token that has padding alone before it is not trained, unless it predicts itself.
+  const RowLayout system{.side = PadSide::kLeft, .role = Role::kSystem};
+  CHECK(labels(11, system) == Ids(11, kNo));
+  CHECK(labels(10, system).front() == 11);
+  CHECK(labels(11, system, {.shifted_labels = false})[1] == 11);
+}
+
+TEST_CASE_FIXTURE(Talk, "trained tokens of turns are counted without labels") {
+  const auto trained = [&](int64_t length, RowLayout layout = {}) {
+    layout.objective = Objective::kSft;
+    return trained_tokens({.tokens = {}, .turns = turns}, length, layout);
+  };
+  const std::vector<int64_t> expected = {0, 0, 0, 0, 1, 2, 2, 3, 4, 4, 4, 4};
+  for (size_t length = 0; length < expected.size(); ++length) {
+    CHECK(trained(static_cast<int64_t>(length)) == expected[length]);
+    const RowLayout sft{.objective = Objective::kSft};
+    CHECK(label_tokens_of(example(), static_cast<int64_t>(length), sft,
+                          {.shifted_labels = false}) == expected[length]);
+  }
+  CHECK(trained(10, {.train_on = TrainOn::kLast}) == 0);
+  turns[5].flags = 0;
+  CHECK(trained(10, {.train_on = TrainOn::kLast}) == 2);
+  CHECK(trained(9, {.train_on = TrainOn::kLast}) == 1);
+  turns[5].flags = RowTurn::kOff | RowTurn::kNoEnd;
+  CHECK(trained(10, {.role = Role::kUser}) == 3);
+  CHECK(trained(2, {.role = Role::kUser}) == 1);
+  CHECK(label_tokens_of(example(), 10, {.objective = Objective::kSft, .role = Role::kSystem}, {}) ==
+        0);  // nothing predicts the first token
+  CHECK(trained_tokens({}, 10, {.objective = Objective::kSft}) == 0);
+  const RowLayout all{.objective = Objective::kLm};  // but for turns that are off
+  CHECK(trained_tokens({.tokens = {}, .turns = turns}, 10, all) == 8);
+  CHECK(trained_tokens({.tokens = {}, .turns = turns}, 9, all) == 8);
+  CHECK(trained_tokens({.tokens = {}, .turns = turns}, 4, all) == 4);
+}
+
 }  // namespace
 }  // namespace fsdp::data

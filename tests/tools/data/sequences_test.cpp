@@ -57,8 +57,8 @@ TEST_CASE("sequences of which nothing is trained") {
           of_half += nothing && row < 4;
           CHECK(all->is_trained(row, 3, rules) == !nothing);
         }
-        CHECK(count_untrained(*all, all->count(), 3, rules) == untrained);
-        CHECK(count_untrained(*half, 4, 3, rules) == of_half);
+        CHECK(count_untrained(*all, all->count(), 3, rules).count == untrained);
+        CHECK(count_untrained(*half, 4, 3, rules).count == of_half);
       }
     }
   }
@@ -105,6 +105,121 @@ TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
         "that row is trained");
   const auto pair = example_sequences(rows.view(), 4, {.objective = Objective::kApart});
   CHECK(pair->tokens_of(3, 4) == 1);  // the prompt
+}
+
+// Rows of conversations: of 4 tokens and two turns, of none, of 3 and three turns, of 6 and two.
+struct ChatTokensOfRows {
+  Rows rows;
+  std::vector<RowTurn> turns;
+
+  ChatTokensOfRows() {
+    add({1, 2, 3, 4}, {turn(0, 2, Role::kUser), turn(2, 2, Role::kAssistant)});
+    add({}, {turn(0, 0, Role::kUser)});
+    add({5, 6, 7}, {turn(0, 1, Role::kSystem), turn(1, 1, Role::kUser), turn(2, 1, Role::kTool)});
+    add({1, 2, 3, 4, 5, 6}, {turn(0, 5, Role::kUser), turn(5, 1, Role::kAssistant)});
+  }
+  static RowTurn turn(uint32_t first, uint32_t count, Role role) {
+    return {.first = first,
+            .count = count,
+            .message = 0,
+            .role = static_cast<uint16_t>(role),
+            .flags = 0};
+  }
+  void add(const Ids& ids, std::vector<RowTurn> of_row) {
+    for (size_t i = 0; i < of_row.size(); ++i) of_row[i].message = static_cast<uint32_t>(i);
+    rows.add(ids, 0, static_cast<uint32_t>(of_row.size()));
+    turns.insert(turns.end(), of_row.begin(), of_row.end());
+  }
+  TokenRows view() const {
+    TokenRows out = rows.view();
+    out.set_turns(turns);
+    return out;
+  }
+};
+
+TEST_CASE_FIXTURE(ChatTokensOfRows, "the turns of each row") {
+  const TokenRows view = this->view();
+  CHECK(view.first_turns == std::vector<size_t>{0, 2, 3, 6});
+  size_t first = 0;
+  for (int64_t row = 0; row < 4; ++row) {
+    const std::span<const RowTurn> of_row = view.turns_of_row(row);
+    CHECK(of_row.data() == turns.data() + first);
+    first += of_row.size();
+    const Example example = view.example(row);
+    CHECK(example.turns.data() == of_row.data());
+    CHECK(example.turns.size() == of_row.size());
+    CHECK(example.answer == 0);  // the number of turns is no number of tokens
+  }
+  CHECK(first == turns.size());
+  CHECK(Ids(view.example(2).tokens.begin(), view.example(2).tokens.end()) == Ids{5, 6, 7});
+  CHECK(rows.view().turns_of_row(0).empty());
+  CHECK(rows.view().example(0).answer == 2);
+}
+
+TEST_CASE_FIXTURE(ChatTokensOfRows, "rows of conversations: labels, the first untrained one") {
+  const TokenRows view = this->view();
+  const auto sft = example_sequences(view, 5, {.objective = Objective::kSft});
+  CHECK(one(*sft, 0, 5).tokens == Ids{1, 2, 3, 4, 0});
+  CHECK(one(*sft, 0, 5).labels == Ids{-100, -100, 3, 4, -100});
+  CHECK(one(*sft, 3, 6).labels == Ids{-100, -100, -100, -100, -100, 6});
+  const Untrained cut = count_untrained(*sft, 4, 5, {});
+  CHECK(cut.count == 3);
+  CHECK(cut.first == 1);
+  const Untrained whole = count_untrained(*sft, 4, 6, {});
+  CHECK(whole.count == 2);
+  CHECK(whole.first == 1);
+  const Untrained none = count_untrained(*sft, 1, 5, {});
+  CHECK(none.count == 0);
+  CHECK(none.first == -1);
+  const auto tools =
+      example_sequences(view, 5, {.objective = Objective::kSft, .role = Role::kTool});
+  CHECK(count_untrained(*tools, 4, 5, {}).first == 0);
+  // By tokens that are trained and by labels: whatever the rules and the side of the padding are.
+  for (const PadSide side : {PadSide::kLeft, PadSide::kRight}) {
+    for (const bool shifted : {true, false}) {
+      for (const std::optional<Role> role :
+           {std::optional<Role>(), {Role::kSystem}, {Role::kUser}}) {
+        const auto all =
+            example_sequences(view, 5, {.objective = Objective::kSft, .side = side, .role = role});
+        const InputRules rules{.shifted_labels = shifted};
+        for (int64_t row = 0; row < 4; ++row) {
+          CHECK(all->is_trained(row, 5, rules) == (all->label_tokens(row, 5, rules) > 0));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(ChatTokensOfRows, "whether a turn is trained is mostly decided without tokens") {
+  int reads = 0;
+  TokenRows view = this->view();
+  view.before_use = [&](size_t, size_t) { ++reads; };
+  const auto sft = example_sequences(view, 6, {.objective = Objective::kSft});
+  CHECK(sft->is_trained(0, 6, {}));
+  CHECK(sft->summary() == "4 rows, 0 of them cut to 6 tokens, 23.1 % of 13 tokens trained");
+  CHECK(reads == 0);
+  CHECK(sft->is_trained(3, 6, {}));  // one token, which may be the first
+  CHECK(reads == 1);
+}
+
+TEST_CASE_FIXTURE(ChatTokensOfRows, "the summary of conversations has the share that is trained") {
+  const auto share = [&](int64_t length, const RowLayout& layout) {
+    const std::string out = example_sequences(view(), length, layout)->summary();
+    return out.substr(out.rfind(", ") + 2);
+  };
+  CHECK(share(3, {.objective = Objective::kSft}) == "11.1 % of 9 tokens trained");
+  CHECK(share(6, {.objective = Objective::kLm}) == "100.0 % of 13 tokens trained");
+  CHECK(share(6, {.objective = Objective::kSft, .role = Role::kUser}) ==
+        "61.5 % of 13 tokens trained");
+  turns[7].flags = RowTurn::kOff;
+  CHECK(share(6, {.objective = Objective::kSft}) == "15.4 % of 13 tokens trained");
+  CHECK(share(6, {.objective = Objective::kLm}) == "92.3 % of 13 tokens trained");
+  CHECK(test::contains(example_sequences(view(), 5, {.objective = Objective::kSft})->summary(),
+                       "cut to 5 tokens (the first is row 4), "));
+  rows = {};
+  turns.clear();
+  add({}, {turn(0, 0, Role::kAssistant)});
+  CHECK(share(6, {.objective = Objective::kSft}) == "0.0 % of 0 tokens trained");
 }
 
 TEST_CASE("tokens of a row are announced before they are read") {

@@ -60,6 +60,37 @@ TEST_CASE("what stays broken is written at the end") {
   CHECK(text_after(qwen, {}, ids) == "\ufffd");
 }
 
+TEST_CASE("tokens that are no text are written where that is asked for") {
+  const HuggingFaceTokenizer qwen(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
+  const std::vector<int32_t> ids = qwen.encode("<|im_start|>user\nna\u00efve<|im_end|>\n");
+  REQUIRE(ids.front() == 1201);
+  for (const SpecialTokens special : {SpecialTokens::kInclude, SpecialTokens::kOmit}) {
+    TextStream stream(qwen, {ids[0]}, special);
+    std::string text;
+    std::vector<std::string> pieces;
+    for (size_t i = 1; i < ids.size(); ++i) {
+      pieces.push_back(stream.push(ids[i]));
+      text += pieces.back();
+    }
+    text += stream.finish();
+    const bool all = special == SpecialTokens::kInclude;
+    CHECK(text == (all ? "user\nna\u00efve<|im_end|>\n" : "user\nna\u00efve\n"));
+    REQUIRE(ids[ids.size() - 2] == 1202);
+    CHECK(pieces[pieces.size() - 2] == (all ? "<|im_end|>" : ""));
+  }
+  TextStream usual(qwen, {});
+  CHECK(usual.push(1202) == "");
+  CHECK(usual.finish() == "");
+  // Many tokens: the text of forgotten tokens is not written again.
+  TextStream many(qwen, {}, SpecialTokens::kInclude);
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += many.push(1201 + i % 2);
+  text += many.finish();
+  std::string expected;
+  for (int i = 0; i < 50; ++i) expected += "<|im_start|><|im_end|>";
+  CHECK(text == expected);
+}
+
 TEST_CASE("spaces that a tokenizer cleans up") {
   test::TempFolder folder;
   folder.write("tokenizer.json", read_file(test::fixture_path("tokenizers/qwen2/tokenizer.json")));

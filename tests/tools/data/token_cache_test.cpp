@@ -21,6 +21,8 @@ namespace {
 using std::chrono::hours;
 using std::chrono::minutes;
 
+constexpr size_t kFooter = 80;  // bytes at the end of the file
+
 void age(const std::filesystem::path& file, minutes by) {
   std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) - by);
 }
@@ -241,7 +243,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(TokenCache(cache, tokenizer).skipped_rows() == skipped);
   const std::string good = read_file(cache);
   std::string bytes = good;
-  bytes[good.size() - 73] = '!';  // of the rows
+  bytes[good.size() - kFooter - 1] = '!';  // of the rows
   write_file_atomically(cache, bytes);
   CHECK(make().reason == "its footer is damaged");
   CHECK(TokenCache(cache, tokenizer).skipped_rows() == skipped);
@@ -329,7 +331,7 @@ TEST_CASE_FIXTURE(Fixture, "a cache whose rows do not lie within its tokens is r
   source.form = RowForm::kWhole;
   make();
   const std::string good = read_file(cache);
-  const size_t spans = good.size() - 72 - 3 * sizeof(ExampleSpan);
+  const size_t spans = good.size() - kFooter - 3 * sizeof(ExampleSpan);
   std::string bytes = good;
   bytes[spans] = 100;  // the end of the first
   write_file_atomically(cache, bytes);
@@ -372,12 +374,12 @@ TEST_CASE_FIXTURE(Fixture, "a damaged cache is made again, and refused by those 
   damage(good.substr(4), "its size does not fit its footer");
   damage(std::string(4, 'x') + good, "its size does not fit its footer");
   std::string version = good;
-  version[good.size() - 72 + 8] = 1;
+  version[good.size() - kFooter + 8] = 1;
   damage(version, "its version is 1");
-  version[good.size() - 72 + 8] = 3;  // trained rows of JSON and UTF-16 as a text
+  version[good.size() - kFooter + 8] = 3;  // trained rows of JSON and UTF-16 as a text
   damage(version, "its version is 3");
   std::string huge = good;
-  huge.replace(good.size() - 72 + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
+  huge.replace(good.size() - kFooter + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
   damage(huge, "its size does not fit its footer");
   CHECK(test::error_of([&] { TokenCache none(folder / "none", tokenizer); }) ==
         (folder / "none").string() + ": cannot open: No such file or directory");

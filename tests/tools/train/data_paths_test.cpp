@@ -145,5 +145,155 @@ TEST_CASE_FIXTURE(Paths, "data paths: each source has its own files") {
         }).starts_with(name("config.yaml") + ":7: data.sources: **/c.txt: expected a pattern"));
 }
 
+// A folder with a file of conversations, t.jsonl.
+struct ChatPaths : Paths {
+  std::vector<std::string> resolve() { return resolve_paths(config, folder / "config.yaml"); }
+
+  ChatPaths() {
+    write_rows("t.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})");
+    config.data.train = {name("t.jsonl")};
+    config.data.tokenizer = "bytes";
+  }
+  void write_rows(const char* file, const std::string& first) const {
+    folder.write(file, first + "\n{\"text\": \"a\"}\n");
+  }
+};
+
+TEST_CASE_FIXTURE(ChatPaths, "data paths: the first row tells whether rows are conversations") {
+  using data::TextFormat;
+  CHECK(resolve().empty());
+  CHECK(config.data.format == TextFormat::kMessages);
+  const auto format_after = [&](const std::string& first) {
+    write_rows("t.jsonl", first);
+    config.data.format = TextFormat::kAuto;
+    resolve();
+    return config.data.format.own;
+  };
+  CHECK(format_after("{\"text\": \"a\"}") == TextFormat::kAuto);
+  CHECK(format_after("{\"prompt\": \"a\", \"completion\": \"b\"}") == TextFormat::kMessages);
+  const std::string talk = "{\"talk\": []}";
+  CHECK(format_after(talk) == TextFormat::kAuto);
+  config.data.chat.messages_field = "talk";
+  CHECK(format_after(talk) == TextFormat::kMessages);
+  config.data.chat.messages_field.clear();
+  // A template of the user's own makes a text of a row, whatever the row is.
+  config.data.row_template = folder.write("t.txt", "{messages}").string();
+  CHECK(format_after("{\"messages\": []}") == TextFormat::kAuto);
+  config.data.row_template.clear();
+  // Then they are padded, on the tokenizer's side.
+  folder.write("tokenizer.json", "{}");
+  folder.write("tokenizer_config.json", "{\"padding_side\": \"left\"}");
+  config.data.tokenizer = folder.path().string();
+  CHECK(format_after("{\"text\": \"a\"}") == TextFormat::kAuto);
+  CHECK_FALSE(config.data.pad);
+  CHECK(format_after("{\"messages\": []}") == TextFormat::kMessages);
+  CHECK((config.data.pad == data::PadSide::kLeft));
+  // Where the format is said, nobody asks.
+  write_rows("t.jsonl", "{\"messages\": []}");
+  config.data.format = TextFormat::kJsonl;
+  resolve();
+  CHECK(config.data.format == TextFormat::kJsonl);
+}
+
+TEST_CASE_FIXTURE(ChatPaths,
+                  "data paths: the first row of the first file, of a source, to evaluate") {
+  using data::TextFormat;
+  folder.write("texts/a.jsonl", "{\"text\": \"a\"}\n");
+  const auto format_of_files = [&] {
+    config.data.format = TextFormat::kAuto;
+    resolve();
+    return config.data.format.own;
+  };
+  config.data.train = {name("texts/a.jsonl"), name("t.jsonl")};
+  CHECK(format_of_files() == TextFormat::kAuto);
+  config.data.train = {name("t.jsonl"), name("texts/a.jsonl")};
+  CHECK(format_of_files() == TextFormat::kMessages);
+  config.data.train = {"*.jsonl"};  // next to the configuration
+  CHECK(format_of_files() == TextFormat::kMessages);
+  config.data.train.clear();
+  CHECK(format_of_files() == TextFormat::kAuto);
+  config.data.validation = {name("t.jsonl")};
+  CHECK(format_of_files() == TextFormat::kMessages);
+  config.data.train = {name("texts/a.jsonl")};
+  CHECK(format_of_files() == TextFormat::kAuto);  // the training data says it
+  config.data.train.clear();
+  config.data.validation = {"50%"};
+  config.data.sources = {{.path = {name("t.jsonl")}}, {.path = {name("texts/a.jsonl")}}};
+  CHECK(format_of_files() == TextFormat::kMessages);
+  config.data.sources.clear();
+  config.data.train = {name("none.jsonl")};
+  CHECK(format_of_files() == TextFormat::kAuto);
+}
+
+TEST_CASE_FIXTURE(ChatPaths, "data paths: conversations, and keys that contradict them") {
+  config.data.objective = data::Objective::kMaskPad;
+  config.places["data.objective"] = "config.yaml:3";
+  CHECK(test::error_of([&] { resolve(); })
+            .starts_with(name("t.jsonl") +
+                         ": its rows are conversations (data.format: messages): config.yaml:3: "
+                         "data.objective: expected none with data.format: messages, got mask_pad"));
+  config.data.format = data::TextFormat::kAuto;
+  config.data.objective = data::Objective::kLm;
+  config.data.pack = data::Pack::kStream;
+  CHECK(test::error_of([&] {
+          resolve();
+        }).ends_with("data.pack: expected examples with data.format: messages, got stream"));
+}
+
+TEST_CASE_FIXTURE(ChatPaths, "data paths: a row with the text that is asked for is a text") {
+  using data::TextFormat;
+  const auto format_after = [&](const std::string& first) {
+    write_rows("t.jsonl", first);
+    config.data.format = TextFormat::kAuto;
+    resolve();
+    return config.data.format.own;
+  };
+  const std::string both = "{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}";
+  CHECK(format_after(both) == TextFormat::kAuto);
+  config.data.field = "prompt";
+  config.places["data.field"] = "config.yaml:2";
+  CHECK(format_after("{\"messages\": []}") == TextFormat::kAuto);
+}
+
+TEST_CASE_FIXTURE(ChatPaths, "data paths: keys of conversations on rows of text") {
+  write_rows("t.jsonl", "{\"text\": \"a\"}");
+  const std::string rows =
+      ": last has no effect on the rows of " + name("t.jsonl") + ", which are no conversations";
+  config.data.chat.train_on = data::TrainOn::kLast;
+  config.places["data.train_on"] = "config.yaml:3";
+  CHECK(test::error_of([&] { resolve(); }) == "config.yaml:3: data.train_on" + rows);
+  config.data.chat.train_on = data::TrainOn::kAssistant;
+  config.data.pad = data::PadSide::kLeft;
+  CHECK(test::error_of([&] { resolve(); }) ==
+        "data.pad: left has no effect with data.pack: stream");
+  config.data.pack = data::Pack::kExamples;  // where it has one
+  CHECK(test::error_of([&] { resolve(); }) == "");
+  config.data.pack.reset();
+  write_rows("t.jsonl", "{\"messages\": []}");
+  CHECK(test::error_of([&] { resolve(); }) == "");
+  CHECK(config.data.format == data::TextFormat::kMessages);
+}
+
+TEST_CASE_FIXTURE(ChatPaths,
+                  "data paths: a chat template next to the configuration, or by its name") {
+  folder.write("chatml", "a file of that name");
+  folder.write("t.jinja", "a");
+  const auto resolved = [&](const std::string& given) {
+    config.data.chat.chat_template = given;
+    resolve();
+    return config.data.chat.chat_template;
+  };
+  CHECK(resolved("t.jinja") == name("t.jinja"));
+  CHECK(resolved("chatml") == "chatml");
+  CHECK(resolved("./chatml") == name("chatml"));
+  CHECK(resolved("") == "");
+  CHECK(resolved("/none.jinja") == "/none.jinja");  // TrainData refuses it
+  folder.write("texts/t.jinja", "b");
+  config.places["data.chat_template"] = name("texts/base.yaml") + ":2";  // which is included
+  CHECK(resolved("t.jinja") == name("texts/t.jinja"));
+  config.places["data.chat_template"] = "--set data.chat_template=t.jinja";
+  CHECK(resolved("t.jinja") == name("t.jinja"));
+}
+
 }  // namespace
 }  // namespace fsdp::tools

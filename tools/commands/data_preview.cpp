@@ -1,0 +1,156 @@
+// fsdp data preview: the rows of a run's training data as the model gets them, their trained
+// tokens, and figures of all rows. Not here: making rows (tools/train/train_data.h).
+#include <algorithm>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include "comm/local_transport.h"
+#include "core/error.h"
+#include "core/io/json.h"
+#include "core/text/counted.h"
+#include "core/text/numbers.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/config_options.h"
+#include "tools/data/text_format.h"
+#include "tools/data/text_stream.h"
+#include "tools/launch/launch.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct PreviewOptions {
+  DataKeys keys;
+  std::string file;  // as keys.config
+  std::vector<std::string> data;
+  std::string tokenizer;
+  int64_t limit = 5;
+  int64_t row = 0;  // 0: the first ones
+  bool json = false;
+};
+
+std::vector<bool> trained_of(const LabelledRows& row) {
+  std::vector<bool> out;
+  for (const int32_t label : row.labels) out.push_back(label != kIgnoreIndex);
+  return out;
+}
+
+void print_row_json(int64_t number, const LabelledRows& row, const data::Tokenizer& tokenizer) {
+  Json line = Json::object();
+  line["row"] = number;
+  line["text"] = tokenizer.decode(row.tokens, data::SpecialTokens::kInclude);
+  line["ids"] = row.tokens;
+  Json trained = Json::array(), positions = Json::array(), documents = Json::array();
+  for (const bool is : trained_of(row)) trained.push_back(is ? 1 : 0);
+  for (size_t i = 0; i < row.tokens.size(); ++i) {
+    positions.push_back(i);
+    documents.push_back(0);
+  }
+  line["trained"] = std::move(trained);
+  line["positions"] = std::move(positions);
+  line["documents"] = std::move(documents);
+  fmt::print("{}\n", line.dump({.replace = true}));
+}
+
+// Trained tokens stand between ⟦ and ⟧.
+void print_marked(int64_t number, const LabelledRows& row, const data::Tokenizer& tokenizer,
+                  bool in_colour) {
+  const std::vector<bool> trained = trained_of(row);
+  const auto count = std::ranges::count(trained, true);
+  fmt::print("--- row {}: {}, {} trained\n", number, counted(std::ssize(row.tokens), "token"),
+             count);
+  const char* const begin = in_colour ? "\x1b[32m⟦" : "⟦";
+  const char* const end = in_colour ? "⟧\x1b[0m" : "⟧";
+  data::TextStream stream(tokenizer, {}, data::SpecialTokens::kInclude);
+  bool open = false;
+  std::string text;
+  for (size_t i = 0; i < row.tokens.size(); ++i) {
+    const std::string next = stream.push(row.tokens[i]);
+    if (trained[i] != open) text += trained[i] ? begin : end;
+    open = trained[i];
+    text += next;
+  }
+  text += stream.finish();
+  fmt::print("{}{}\n", text, open ? end : "");
+}
+
+double share(int64_t part, int64_t of) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(of, 1));
+}
+
+void print_figures(const DataFigures& of, int64_t length) {
+  fmt::print(
+      "{}: {} rows, {} tokens, {:.1f} % trained; {} cut to {} tokens, the longest has {}; "
+      "{:.1f} % of rows of {} tokens filled\n",
+      of.name, format_count(of.rows), format_count(of.tokens), share(of.trained, of.tokens),
+      format_count(of.cut), length, format_count(of.longest), share(of.tokens, of.rows * length),
+      length);
+  constexpr int64_t kWidth = 40;
+  int64_t most = 1;
+  for (const auto& [bound, rows] : of.lengths) most = std::max(most, rows);
+  for (const auto& [bound, rows] : of.lengths) {
+    fmt::print("  up to {:>9} tokens {:>9}  {}\n", format_count(bound), format_count(rows),
+               std::string(static_cast<size_t>((rows * kWidth + most - 1) / most), '#'));
+  }
+}
+
+void preview(const PreviewOptions& options, comm::Communicator& world) {
+  config::TrainConfig config = read_data_to_look_at(options.keys, options.data, options.tokenizer);
+  if (config.data.held_out()) config.data.validation.clear();  // rows as the files number them
+  FSDP_CHECK(!config.data.is_tokens(), "data.format: {}: these are tokens without a text",
+             name_of(config.data.format));
+  TrainData data(world, config, nullptr, DataUse::kTraining);
+  data.check_trained(world, {}, true);
+  for (const std::string& remark : data.remarks()) {
+    const std::string_view text = remark;
+    const size_t kind = text.starts_with("note: ") ? 6 : text.starts_with("warning: ") ? 9 : 0;
+    print_note(std::string(text.substr(kind)));
+  }
+  const int64_t all = data.sequences();
+  FSDP_CHECK(options.row <= all, "--row {}: the data has {} rows", options.row, all);
+  const int64_t first = options.row > 0 ? options.row - 1 : 0;
+  const int64_t last = options.row > 0 ? options.row : std::min(options.limit, all);
+  const bool in_colour = ::isatty(STDOUT_FILENO) != 0;
+  for (int64_t i = first; i < last; ++i) {
+    const LabelledRows row = data.labelled_rows(i);
+    if (options.json) {
+      print_row_json(i + 1, row, data.tokenizer());
+    } else {
+      print_marked(i + 1, row, data.tokenizer(), in_colour);
+    }
+  }
+  if (options.json) return;
+  for (const DataFigures& of : data.figures()) print_figures(of, config.data.sequence_length);
+}
+
+int run_preview(const PreviewOptions& given) {
+  check_one_process("data preview");
+  PreviewOptions options = given;
+  FSDP_CHECK(!data::has_data_ending(options.file), "{0}: expected a configuration; --data {0}",
+             options.file);
+  if (!options.file.empty()) options.keys.config = options.file;
+  FSDP_CHECK(options.keys.given() || !options.data.empty(),
+             "data preview: expected a configuration, or --data with --tokenizer");
+  comm::run_local_ranks(1, [&](comm::Communicator& world) { preview(options, world); });
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_command(const Command& app) {
+  const Command data = app.add_command("data");
+  data.require_command();
+  const auto options = std::make_shared<PreviewOptions>();
+  const Command command = data.add_command("preview");
+  command.add({{"config", &options->file}, {"--data", &options->data}});
+  add_data_key_options(command, "data.train", options->keys);
+  command.add({{"--tokenizer", &options->tokenizer},
+               {"--limit", &options->limit},
+               {"--row", &options->row},
+               {"--json", &options->json}});
+  command.runs(options, run_preview);
+}
+
+}  // namespace fsdp::tools
