@@ -235,7 +235,7 @@ inline void check_documents_apart(Backend& backend, const Case& c, DType dtype, 
 inline const Case kDocumentCases[] = {
     {2, 2, 1, 65, 65, 33, true, 0, 0, Layout::kSeparate, {}, {40, 3, 1, 30}},  // grouped
     {1, 1, 1, 150, 150, 16, true, 20, 0, Layout::kSeparate, {}, {70, 9}},      // both windows
-    {1, 2, 2, 40, 40, 8, true, 0, 0, Layout::kPacked, {}, {1}},
+    {1, 2, 2, 9, 9, 8, true, 0, 0, Layout::kPacked, {}, {1}},
     {2, 3, 3, 37, 37, 12, true, 0, 0, Layout::kInterleaved, {1, 3, 40}, {5, 17}},  // ALiBi
     {2, 4, 2, 35, 35, 12, true, 0, 0.3, Layout::kPacked, {}, {20, 33}},
 };

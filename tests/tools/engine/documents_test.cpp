@@ -14,27 +14,30 @@
 namespace fsdp {
 namespace {
 
-struct Way {
+struct Arrangement {
   int ranks = 1;
   int micro_steps = 1;
   RecomputeMode recompute = RecomputeMode::kNone;
   bool fixed_order = false;
 };
 
-StepValues values_of(const models::ModelConfig& model, const LabelledRows& rows, const Way& way) {
+StepValues step_values(const models::ModelConfig& model, const LabelledRows& rows,
+                       const Arrangement& how) {
   StepValues out;
-  comm::run_local_ranks(way.ranks, [&](comm::Communicator& world) {
+  comm::run_local_ranks(how.ranks, [&](comm::Communicator& world) {
     SessionOptions options = {.model = model, .max_length = rows.length};
     options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
-    options.fsdp.micro_steps = way.micro_steps;
-    options.fsdp.fixed_order = way.fixed_order;
-    options.recompute = way.recompute;
-    Session session(world, test::on_cpu(), options);
+    options.fsdp.micro_steps = how.micro_steps;
+    options.fsdp.fixed_order = how.fixed_order;
+    options.recompute = how.recompute;
+    Places places = test::on_cpu();
+    places.host = [](Backend&) { return std::make_unique<cpu::CpuBackend>(); };
+    Session session(world, std::move(places), options);
     session.initialise(models::from_scratch(3));
     const Batch all = make_batch(rows, models::input_rules(model), 0);
     Batch batch = rows_of(all, deal_rows(all.rows, world.rank(), world.size()));
     batch.global_label_tokens = count_targets(all);
-    if (way.fixed_order) {
+    if (how.fixed_order) {
       batch.rows_per_pass = 1;
       batch.passes = all.rows;
     }
@@ -56,13 +59,14 @@ TEST_CASE("a step of documents that share rows equals a step of rows of their ow
       alone.tokens.insert(alone.tokens.end(), row.tokens.begin(), row.tokens.end());
       alone.labels.insert(alone.labels.end(), row.labels.begin(), row.labels.end());
     }
-    const StepValues expected = values_of(model, alone, {});
+    const StepValues expected = step_values(model, alone, {});
     CHECK(expected.grad_norm > 0.01);
-    for (const Way& way : {Way{}, Way{.micro_steps = 2}, Way{.ranks = 2},
-                           Way{.ranks = 2, .recompute = RecomputeMode::kOffload},
-                           Way{.micro_steps = 2, .recompute = RecomputeMode::kFull},
-                           Way{.ranks = 2, .fixed_order = true}}) {
-      const StepValues got = values_of(model, packed, way);
+    for (const Arrangement& how :
+         {Arrangement{}, Arrangement{.micro_steps = 2}, Arrangement{.ranks = 2},
+          Arrangement{.ranks = 2, .recompute = RecomputeMode::kOffload},
+          Arrangement{.micro_steps = 2, .recompute = RecomputeMode::kFull},
+          Arrangement{.ranks = 2, .fixed_order = true}}) {
+      const StepValues got = step_values(model, packed, how);
       CHECK(std::abs(got.loss / expected.loss - 1) < 1e-9);
       CHECK(std::abs(got.grad_norm / expected.grad_norm - 1) < 1e-9);
     }
