@@ -226,7 +226,7 @@ inline void check_documents_apart(Backend& backend, const Case& c, DType dtype, 
         (token >= begin && token < end ? changed : leaked) += !same;
       }
       CHECK(leaked == 0);
-      // Of poison no log_sum_exp; one token has no gradient of q and k.
+      // Poison leaves log_sum_exp alone; one token has no gradient of q and k.
       CHECK((changed > 0 || (poison && result == 1) || end - begin == 1));
     }
   }
