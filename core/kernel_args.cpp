@@ -33,14 +33,15 @@ std::string said_if(bool condition, std::string word) {
 }
 
 // Of attention: products of all pairs of a query and a key that it sees, and passes over what has
-// the size of the queries and of the keys.
+// the size of the queries and of the keys. Only the host knows the pairs of documents.
 Cost attention_cost(const AttentionArgs& args, int64_t products, int64_t passes) {
   const int64_t queries = tokens_of(args.q), keys = args.keys > 0 ? args.keys : tokens_of(args.k);
   // Causal: query i sees keys up to i + keys - queries.
-  const int64_t pairs =
+  const int64_t of_row =
       args.causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
+  const int64_t pairs = args.pairs > 0 ? args.pairs : args.q.tensor->shape()[0] * of_row;
   const int64_t elements = elements_of(args.q, queries) + elements_of(args.k, keys);
-  return {.flops = products * 2 * elements_of(args.q, 1) * pairs,
+  return {.flops = products * 2 * args.q.heads * args.q.head_dim * pairs,
           .bytes = passes * elements * width(args.q.tensor->dtype())};
 }
 
@@ -160,6 +161,7 @@ std::string AttentionArgs::words() const {
                  said_if(k.heads != q.heads, fmt::format("{} of keys", k.heads)),
                  said_if(keys > 0, fmt::format("{} keys", keys)), said_if(!causal, "not causal"),
                  said_if(window > 0, fmt::format("window {}", window)),
+                 said_if(pairs > 0, fmt::format("{} pairs", pairs)),
                  said_if(dropout.probability > 0, "dropout")});
 }
 Cost AttentionForwardArgs::cost() const {  // q k^T, p v; q, k, v in, out

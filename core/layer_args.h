@@ -292,7 +292,10 @@ struct DropoutArgs {
 // softmax(scale * q k^T + key_bias + mask) v without a T x T tensor. Query head h reads key-value
 // head h / (heads / kv_heads). The query at position i of Tq queries is at i + Tk - Tq among the
 // keys; causal: keys j <= i; window w > 0: keys j > i - w. key_bias is added to all scores of a
-// key: ALiBi, or -infinity to hide it (padding). A query that sees no key gives all Tk keys, later
+// key: ALiBi, or -infinity to hide it (padding). first_key: query i of its sample sees keys
+// j >= first_key[i] only, and of first_key and window the later counts. So documents that share a
+// row do not see each other; kernels skip the tiles of other documents, and change no bit where
+// first_key is 0. A query that sees no key gives all Tk keys, later
 // ones too, the same weight: what a mask of the smallest finite number does (Hugging Face's eager
 // attention), and gradients pass that softmax as they pass any other. Dropout of the weights:
 // element index (h * Tq + i) * Tk + j of its sample.
@@ -306,6 +309,9 @@ struct AttentionArgs {
   int64_t window = 0;
   const Tensor* key_bias = nullptr;  // (B or 1, heads or 1, Tk or more), accumulation dtype
   bool hides_keys = true;            // key_bias may hold -infinity
+  // (B, Tq), i32, within [0, Tk), not decreasing within a row; null: 0
+  const Tensor* first_key = nullptr;
+  int64_t pairs = 0;  // of a query and a key that first_key leaves, of all rows; 0: not known
   Dropout dropout;
 
   AttentionExtents extents() const;
@@ -321,6 +327,8 @@ struct AttentionArgs {
             .window = window,
             .key_bias = v(kIn.small().says(hides_keys ? "hiding bias" : "bias"), key_bias),
             .hides_keys = hides_keys,
+            .first_key = v(kIn.small().zeros().says("documents"), first_key),
+            .pairs = pairs,
             .dropout = dropout.visit(v)};
   }
 };

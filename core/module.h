@@ -14,6 +14,9 @@
 namespace fsdp {
 
 class KvCache;  // core/kv_cache.h
+namespace ops {
+struct RopeTables;  // core/ops/attention.h
+}
 
 // What a forward pass needs besides its input; the same for all modules of a pass.
 struct ForwardContext {
@@ -23,6 +26,12 @@ struct ForwardContext {
   const Tensor* key_bias = nullptr;   // instead of the model's own, where rows are padded; see
                                       // AttentionArgs
   const Tensor* positions = nullptr;  // (B, T), i32: of every token; null: 0, 1, ... in every row
+  // Rows of the rotary tables at `positions`: the model makes them once for all its layers.
+  std::shared_ptr<const ops::RopeTables> rope_at_positions = nullptr;
+  // (B, T), i32: the first token that a token may see, where documents share a row; null: 0. The
+  // pairs of tokens that this leaves, for costs; 0: not known. See AttentionArgs.
+  const Tensor* first_key = nullptr;
+  int64_t pairs = 0;
   // Keys and values of the tokens before these, which are added to it; with positions, and not
   // while recording.
   KvCache* cache = nullptr;

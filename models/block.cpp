@@ -84,8 +84,9 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
   std::vector<Tensor> tensors = Linear::joined_outputs(inputs_, x, context);
   const HeadView q = head_view(tensors, 0), k = head_view(tensors, 1), v = head_view(tensors, 2);
   if (rope_) {
-    const ops::RopeTables tables =
-        context.positions ? ops::rope_tables_at(*rope_, *context.positions) : *rope_;
+    FSDP_CHECK(!context.positions || context.rope_at_positions,
+               "[attention] positions: expected the rows of the rotary tables with them");
+    const ops::RopeTables& tables = context.positions ? *context.rope_at_positions : *rope_;
     for (const HeadView& rotated : {q, k}) {
       // In place: the views keep pointing at the tensor's slot.
       Tensor& slot = tensors[static_cast<size_t>(rotated.tensor - tensors.data())];
@@ -104,6 +105,8 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
                          .window = config_.window,
                          .key_bias = key_bias,
                          .hides_keys = context.key_bias != nullptr,  // padding
+                         .first_key = context.first_key,
+                         .pairs = context.pairs,
                          .dropout = ops::dropout_args(context, config_.attention_dropout, layer_,
                                                       ops::DropoutSite::kAttentionWeights)});
 }

@@ -58,7 +58,7 @@ class Attention final : public Layer {
 
   HeadView head_view(const std::vector<Tensor>& tensors, int part) const;
 
-  RopeTablesPtr rope_;
+  RopeTablesPtr rope_;  // of positions 0, 1, ...; others are in the context
   Tensor key_bias_;
   std::vector<Linear*> inputs_;  // one packed, or q, k, v
   Linear* output_;

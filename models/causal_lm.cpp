@@ -19,7 +19,7 @@ BaseModel::BaseModel(std::string name, const ModelConfig& config, Backend& backe
                      int64_t max_length)
     : Module(std::move(name), config.class_prefix + "Model", ""), config_(config) {
   const DType wide = accumulation_dtype(dtype);
-  const RopeTablesPtr rope = make_rope_tables(config, backend, wide, max_length);
+  rope_ = make_rope_tables(config, backend, wide, max_length);
   Tensor key_bias;
   if (config.positions == PositionKind::kAlibi) {
     const std::vector<int32_t> no_padding(static_cast<size_t>(max_length), 1);
@@ -33,7 +33,7 @@ BaseModel::BaseModel(std::string name, const ModelConfig& config, Backend& backe
   if (config.embedding_norm) embedding_norm_ = &add_child<Norm>("embedding.norm", config);
   for (int64_t i = 0; i < config.layers; ++i) {
     blocks_.push_back(
-        &add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config, i, rope, key_bias}));
+        &add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config, i, rope_, key_bias}));
   }
   if (config.final_norm) final_norm_ = &add_child<Norm>("final_norm", config);
 }
@@ -62,6 +62,14 @@ void BaseModel::leave_out(const std::vector<int64_t>& blocks) {
   }
 }
 
+ForwardContext BaseModel::of_pass(ForwardContext context) const {
+  if (rope_ && context.positions) {
+    context.rope_at_positions =
+        std::make_shared<ops::RopeTables>(ops::rope_tables_at(*rope_, *context.positions));
+  }
+  return context;
+}
+
 Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context,
                              const Look& look) {
   const auto show = [&](const std::string& module, const Tensor& output) {
@@ -74,9 +82,10 @@ Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context
     x = ops::dropout(x, ops::dropout_args(context, config_.embedding_dropout, config_.layers,
                                           ops::DropoutSite::kEmbedding));
     show("embedding", x);
+    const ForwardContext of_blocks = of_pass(context);
     for (Block* block : blocks_) {
       if (left_out_.contains(block)) continue;
-      x = (*block)(x, context);
+      x = (*block)(x, of_blocks);
       show(block->name(), x);
     }
     if (context.cache) context.cache->advance(tokens.shape()[1]);

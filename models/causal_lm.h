@@ -27,7 +27,11 @@ class BaseModel final : public Module {
   Norm* final_norm() const { return final_norm_; }  // null: the model has none
 
  private:
+  // With what all blocks of a pass have in common.
+  ForwardContext of_pass(ForwardContext context) const;
+
   const ModelConfig& config_;
+  RopeTablesPtr rope_;
   Embedding* tokens_;
   Embedding* positions_ = nullptr;
   Norm* embedding_norm_ = nullptr;

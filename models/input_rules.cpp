@@ -29,6 +29,41 @@ std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels, int64_t 
   return shifted;
 }
 
+void check_documents(const std::vector<int32_t>& first_key, int64_t length) {
+  for (size_t i = 0; i < first_key.size(); ++i) {
+    const int64_t t = static_cast<int64_t>(i) % length;
+    FSDP_CHECK(first_key[i] == t || (t > 0 && first_key[i] == first_key[i - 1]),
+               "[first_key] token {} of row {}: expected {}, where a document begins, or the value "
+               "of the token in front, got {}",
+               t, static_cast<int64_t>(i) / length, t, first_key[i]);
+  }
+}
+
+void ignore_first_labels(std::vector<int32_t>& labels, const std::vector<int32_t>& first_key,
+                         int64_t length) {
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (first_key[i] == static_cast<int64_t>(i) % length) labels[i] = kIgnoreIndex;
+  }
+}
+
+std::vector<int32_t> document_positions(const InputRules& rules,
+                                        const std::vector<int32_t>& first_key, int64_t length) {
+  std::vector<int32_t> out(first_key.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto t = static_cast<int32_t>(i % static_cast<size_t>(length));
+    out[i] = rules.first_position + t - first_key[i];
+  }
+  return out;
+}
+
+int64_t document_pairs(const std::vector<int32_t>& first_key, int64_t length) {
+  int64_t pairs = 0;
+  for (size_t i = 0; i < first_key.size(); ++i) {
+    pairs += static_cast<int64_t>(i) % length - first_key[i] + 1;
+  }
+  return pairs;
+}
+
 std::vector<int32_t> padding_mask(const InputRules& rules, const std::vector<int32_t>& tokens,
                                   const std::vector<int32_t>& mask) {
   FSDP_CHECK(mask.empty() || mask.size() == tokens.size(),

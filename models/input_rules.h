@@ -37,6 +37,20 @@ InputRules input_rules(const ModelConfig& config);
 std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels,  // (rows, length)
                                     int64_t rows, int64_t length);
 
+// Documents that share a row: first_key is where the document of each token begins in its row. So
+// it is not decreasing, and a document's first token is its own. Error for anything else.
+void check_documents(const std::vector<int32_t>& first_key,  // (rows, length)
+                     int64_t length);
+// Before labels are shifted: nobody predicts the first token of a document.
+void ignore_first_labels(std::vector<int32_t>& labels,           // (rows, length)
+                         const std::vector<int32_t>& first_key,  // the same
+                         int64_t length);
+// (rows, length): as of each document in a row of its own.
+std::vector<int32_t> document_positions(const InputRules& rules,
+                                        const std::vector<int32_t>& first_key, int64_t length);
+// The work of attention: pairs of a token and a token that it sees.
+int64_t document_pairs(const std::vector<int32_t>& first_key, int64_t length);
+
 // 0 where a token is padding, by `mask` (empty: nowhere) or by itself; empty: no padding at all.
 std::vector<int32_t> padding_mask(const InputRules& rules, const std::vector<int32_t>& tokens,
                                   const std::vector<int32_t>& mask);

@@ -51,6 +51,18 @@ void check_attention(const AttentionArgs& a) {
     check_dtype("attention", "key_bias", a.key_bias->dtype(),
                 accumulation_dtype(a.q.tensor->dtype()));
   }
+  if (a.first_key) {
+    check_shape("attention", "first_key", a.first_key->shape(),
+                Shape{batch, a.q.tensor->shape()[1]});
+    check_dtype("attention", "first_key", a.first_key->dtype(), DType::kI32);
+    FSDP_CHECK(a.causal,
+               "[attention] first_key: expected a causal mask: without one a query sees "
+               "the documents behind its own");
+    FSDP_CHECK(a.keys == 0, "[attention] first_key: expected no cache of keys");
+    FSDP_CHECK(!a.key_bias || !a.hides_keys,
+               "[attention] first_key: expected no key_bias that hides keys: a query that sees "
+               "none would average the keys of other documents");
+  }
   if (a.dropout.probability > 0) {
     check_shape("attention", "samples", a.dropout.samples->shape(), Shape{batch});
   }
@@ -60,7 +72,7 @@ void check_attention(const AttentionArgs& a) {
 struct SavedAttention {
   AttentionArgs args;
   std::array<Tensor, 3> tensors;  // of q, k, v; the same memory when packed
-  Tensor samples, key_bias, out, log_sum_exp;
+  Tensor samples, key_bias, first_key, out, log_sum_exp;
 };
 
 // Packed rows: which of q, k, v is the first to view the same tensor as number i.
@@ -87,6 +99,7 @@ std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
   }
   if (s.samples.defined()) s.args.dropout.samples = &s.samples;
   if (s.key_bias.defined()) s.args.key_bias = &s.key_bias;
+  if (s.first_key.defined()) s.args.first_key = &s.first_key;
   Tensor delta = Tensor::empty(backend, s.log_sum_exp.shape(), s.log_sum_exp.dtype());
   backend.run(backend.compute_stream(), AttentionBackwardArgs{.in = s.args,
                                                               .out = s.out,
@@ -178,10 +191,16 @@ Tensor attention(const AttentionArgs& args) {
   if (!tape) return out;
   FSDP_CHECK(keys_of(args) == k.shape()[1],
              "[attention] keys: a gradient needs all {} of them, got {}", k.shape()[1], args.keys);
-  SavedAttention saved = {args,       {q.detached(), k.detached(), v.detached()}, {}, {}, out,
-                          log_sum_exp};
+  SavedAttention saved = {.args = args,
+                          .tensors = {q.detached(), k.detached(), v.detached()},
+                          .samples = {},
+                          .key_bias = {},
+                          .first_key = {},
+                          .out = out,
+                          .log_sum_exp = log_sum_exp};
   if (args.dropout.samples) saved.samples = args.dropout.samples->detached();
   if (args.key_bias) saved.key_bias = args.key_bias->detached();
+  if (args.first_key) saved.first_key = args.first_key->detached();
   std::vector<const Tensor*> inputs;
   for (size_t i = 0; i < 3; ++i) {
     if (first_view(saved.tensors, i) == i) inputs.push_back(std::array{&q, &k, &v}[i]);

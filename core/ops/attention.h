@@ -28,6 +28,7 @@ Tensor rope(const Tensor& tensor,  // (B, T, row_width)
 
 // softmax(scale q k^T) v; see AttentionArgs. The views may be of one packed tensor or of several.
 // Saves q, k, v, the output and one log-sum-exp per query and head. key_bias has no gradient.
+// first_key: with a causal mask, without a cache, and not with a bias that hides keys.
 //
 // [Note: a query that sees no key]
 // Padding in front of a text leaves queries all of whose keys are hidden. Masks that add the

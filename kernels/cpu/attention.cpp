@@ -76,7 +76,7 @@ class ForwardChunk {
     QueryBlock<A>& block = blocks_[block_count_++];
     block.first = first;
     block.count = count;
-    block.visibility = p_.shape.visibility(first, count);
+    block.visibility = p_.shape.visibility(b_, first, count);
     block.queries = carver_.take(panels_of(columns) * kLanes * kLanes);
     block.out = carver_.take_panels(columns, kLanes);
     std::fill_n(block.out.data, block.out.size(), A(0));

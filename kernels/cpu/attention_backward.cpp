@@ -78,7 +78,7 @@ class BackwardHead {
   void add_block(int64_t h, int64_t first, int64_t count) {
     load_block(h, first, count);
     std::fill_n(dq_.data, dq_.size(), A(0));
-    const Visibility visible = s_.visibility(first, count);
+    const Visibility visible = s_.visibility(b_, first, count);
     for (int64_t key = visible.begin(); key < visible.end();) {
       const int64_t end = std::min(visible.end(), (key / kTileKeys + 1) * kTileKeys);
       if (s_.dropout) s_.draw_keep(b_, h, first, count, key, end - key, keep_);

@@ -55,6 +55,7 @@ struct AttentionShape {
   double scale;
   bool causal;
   int64_t window;
+  const int32_t* first_key;  // (batch, queries) or null
   std::optional<CpuDropoutMask> dropout;
   const int64_t* samples = nullptr;  // (batch), with dropout
 
@@ -67,7 +68,8 @@ struct AttentionShape {
         head_dim(args.q.head_dim),
         scale(args.scale),
         causal(args.causal),
-        window(args.window) {
+        window(args.window),
+        first_key(args.first_key ? args.first_key->data_as<int32_t>() : nullptr) {
     if (args.dropout.probability > 0) {
       dropout.emplace(args.dropout);
       samples = args.dropout.samples->data_as<int64_t>();
@@ -75,9 +77,15 @@ struct AttentionShape {
   }
 
   int64_t group() const { return heads / kv_heads; }  // query heads per key-value head
-  Visibility visibility(int64_t first_query, int64_t count) const {
+  // The block of queries [first_query, first_query + count) of sample b.
+  Visibility visibility(int64_t b, int64_t first_query, int64_t count) const {
     const int64_t position = first_query + keys - queries;
-    return {position, position + count - 1, keys, causal, window};
+    return {.first_position = position,
+            .last_position = position + count - 1,
+            .keys = keys,
+            .causal = causal,
+            .window = window,
+            .first_keys = first_key ? first_key + b * queries + first_query : nullptr};
   }
   // The dropout mask of the tile that starts at (query, key) of head h.
   template <typename A>

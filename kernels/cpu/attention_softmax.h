@@ -19,16 +19,21 @@ struct Visibility {
   int64_t last_position;   // of its last
   int64_t keys;            // Tk
   bool causal;
-  int64_t window;  // 0: none
+  int64_t window;             // 0: none
+  const int32_t* first_keys;  // of the block's queries: AttentionArgs::first_key; null: 0
 
+  int64_t queries() const { return last_position - first_position + 1; }
   // Keys seen by any query of the block: [begin, end).
   int64_t begin() const {
-    return window > 0 ? std::clamp<int64_t>(first_position - window + 1, 0, keys) : 0;
+    const int64_t in_window = window > 0 ? first_position - window + 1 : 0;
+    return std::clamp<int64_t>(std::max(in_window, first_keys ? first_keys[0] : int64_t{0}), 0,
+                               keys);
   }
   int64_t end() const { return causal ? std::clamp<int64_t>(last_position + 1, 0, keys) : keys; }
   // Whether a key in [first, last] is hidden from some query of the block.
   bool masks(int64_t first, int64_t last) const {
-    return (causal && last > first_position) || (window > 0 && first <= last_position - window);
+    return (causal && last > first_position) || (window > 0 && first <= last_position - window) ||
+           (first_keys && first < first_keys[queries() - 1]);
   }
 };
 
@@ -36,11 +41,18 @@ struct Visibility {
 template <typename A>
 void mask_scores(const Visibility& visibility, int64_t first_key, int64_t keys, A* scores) {
   const auto lane = [](int64_t i) { return std::clamp<int64_t>(i, 0, kLanes); };
+  int64_t in_document = 0;  // queries whose first key is this one or before
   for (int64_t key = 0; key < keys; ++key) {
     // Query i sees this key when from <= i < to.
     const int64_t distance = first_key + key - visibility.first_position;
     const int64_t from = visibility.causal ? lane(distance) : 0;
-    const int64_t to = visibility.window > 0 ? lane(distance + visibility.window) : kLanes;
+    int64_t to = visibility.window > 0 ? lane(distance + visibility.window) : kLanes;
+    if (const int32_t* first_keys = visibility.first_keys) {
+      while (in_document < visibility.queries() && first_keys[in_document] <= first_key + key) {
+        ++in_document;
+      }
+      to = std::min(to, in_document);
+    }
     A* row = scores + key * kLanes;
     std::fill(row, row + from, -kInfinity<A>);
     std::fill(row + std::max(from, to), row + kLanes, -kInfinity<A>);

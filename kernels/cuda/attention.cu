@@ -86,13 +86,19 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
   // A second time over all keys, with equal scores, for the rows that saw none; they add nothing to
   // others.
   bool blind[kRows] = {};
-  TileRange range = visible_keys<kCols>(s, first, last);
+  TileRange range = visible_keys<kCols>(s, b, first, last);
+  const int last_begin = s.first_visible(b, last);
   for (bool again = false;; again = true) {
     stream_tiles(range.begin, range.end, load, [&](int tile, int stage) {
       const int key = tile * kCols;
       Scores scores;
       Multiply::multiply(memory.own(0), memory.streamed(stage, 0), scores);
-      const bool masked = s.hides_some(first, last, key, key + kCols - 1);
+      const bool masked = s.hides_some(first, last_begin, key, key + kCols - 1);
+      int begins[kRows] = {};  // not kept from tile to tile: most are not masked
+      if (masked) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) begins[i] = s.first_visible(b, first + Multiply::row(i));
+      }
 #pragma unroll
       for (int j = 0; j < Scores::kOfThread; ++j) {
         const int column = key + Multiply::score_column(j);
@@ -101,7 +107,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
         for (int i = 0; i < kRows; ++i) {
           float& score = scores.at(i, j);
           score = fmaf(score, scale, added);
-          if (masked && s.hides(first + Multiply::row(i), column)) score = -kInfinity;
+          if (masked && s.hides(first + Multiply::row(i), column, begins[i])) score = -kInfinity;
           if (again) score = blind[i] && column < s.keys ? 0.0f : -kInfinity;
         }
       }

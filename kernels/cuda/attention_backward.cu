@@ -64,9 +64,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
 // lse in powers of two: -infinity for a query that sees nothing, +infinity for one that does not
 // exist.
 __device__ __forceinline__ float weight_of(const AttentionShape& s, float score, float bias,
-                                           float lse, int query, int key, bool masked) {
+                                           float lse, int query, int key, int begin, bool masked) {
   const bool blind = lse == -kInfinity;
-  if (masked && (blind ? key >= s.keys : s.hides(query, key))) return 0.0f;
+  if (masked && (blind ? key >= s.keys : s.hides(query, key, begin))) return 0.0f;
   return blind ? s.uniform : exp2f(fmaf(score, s.scale * kLog2E, bias - lse));
 }
 
@@ -108,7 +108,8 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     delta[i] = query < s.queries ? p.delta[statistics + query] : 0.0f;
     blind |= lse[i] == -kInfinity;
   }
-  TileRange range = visible_keys<kCols>(s, first, last);
+  const int last_begin = s.first_visible(b, last);
+  TileRange range = visible_keys<kCols>(s, b, first, last);
   if (__syncthreads_or(blind)) range = {0, (s.keys + kCols - 1) / kCols};
 
   Out dq;
@@ -124,15 +125,20 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     Scores weights, dweights;
     Multiply::multiply(memory.own(0), memory.streamed(stage, 0), weights);
     Multiply::multiply(memory.own(1), memory.streamed(stage, 1), dweights);
-    const bool masked = s.hides_some(first, last, key, key + kCols - 1);
+    const bool masked = s.hides_some(first, last_begin, key, key + kCols - 1);
+    int begins[kRows] = {};
+    if (masked) {
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) begins[i] = s.first_visible(b, first + Multiply::row(i));
+    }
 #pragma unroll
     for (int j = 0; j < Scores::kOfThread; ++j) {
       const int column = key + Multiply::score_column(j);
       const float added = bias_at(bias, column, s.keys);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        weights.at(i, j) =
-            weight_of(s, weights.at(i, j), added, lse[i], first + Multiply::row(i), column, masked);
+        weights.at(i, j) = weight_of(s, weights.at(i, j), added, lse[i], first + Multiply::row(i),
+                                     column, begins[i], masked);
       }
     }
     if (s.samples) {
@@ -186,6 +192,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
   memory.own(1).template load<kOwnRows>(p.v.row(b, kv, first), p.v.row_width, s.keys - first,
                                         s.head_dim, p.v.aligned);
   Out dk, dv;
+  const TileRange seeing = seeing_queries<kCols>(s, b, first, last);
   for (int h = kv * group; h < (kv + 1) * group; ++h) {
     const int64_t rows = (static_cast<int64_t>(b) * s.heads + h) * s.queries;
     const float *log_sum_exp = p.log_sum_exp + rows, *deltas = p.delta + rows;
@@ -199,7 +206,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     for (int i = static_cast<int>(threadIdx.x); i < s.queries; i += kAttentionThreads) {
       blind |= log_sum_exp[i] == -kInfinity;
     }
-    TileRange range = seeing_queries<kCols>(s, first, last);
+    TileRange range = seeing;
     if (__syncthreads_or(blind)) range = {0, (s.queries + kCols - 1) / kCols};
 
     const auto load = [&](int tile, int stage) {
@@ -218,16 +225,18 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
       Scores weights, dweights;
       Multiply::multiply(memory.own(0), memory.streamed(stage, 0), weights);
       Multiply::multiply(memory.own(1), memory.streamed(stage, 1), dweights);
-      const bool masked = s.hides_some(query, query + kCols - 1, first, first + kOwnRows - 1);
+      const bool masked =
+          s.hides_some(query, s.first_visible(b, query + kCols - 1), first, first + kOwnRows - 1);
 #pragma unroll
       for (int j = 0; j < Scores::kOfThread; ++j) {
         const int column = Multiply::score_column(j);
         const float lse = statistics[stage][0][column], delta = statistics[stage][1][column];
+        const int begin = masked ? s.first_visible(b, query + column) : 0;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
           const int key = first + Multiply::row(i);
           float &weight = weights.at(i, j), &dweight = dweights.at(i, j);
-          weight = weight_of(s, weight, added[i], lse, query + column, key, masked);
+          weight = weight_of(s, weight, added[i], lse, query + column, key, begin, masked);
           float keep = 1.0f;
           if (s.samples) keep = KeepDraw(s, b, h)(query + column, key);
           dweight = weight * fmaf(dweight, keep, -delta);

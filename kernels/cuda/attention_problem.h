@@ -52,21 +52,29 @@ struct AttentionShape {
   float uniform;  // weight of every key for a query that sees none
   const float* bias;
   int64_t bias_batch_stride, bias_head_stride;
+  const int* first_key;    // (batch, queries) or null
   const int64_t* samples;  // null: no dropout
   DropoutMask<float> dropout;
 
   explicit AttentionShape(const AttentionArgs& args);
 
-  // Whether a key is hidden from a query by the mask, or does not exist.
-  __device__ __forceinline__ bool hides(int query, int key) const {
-    const int distance = query + offset - key;
-    return key >= keys || (causal && distance < 0) || (window > 0 && distance >= window);
+  // The first key that a query of sample b sees, by its window or its document; of a query that
+  // does not exist, as the last one. Later queries begin at later keys.
+  __device__ __forceinline__ int first_visible(int b, int query) const {
+    const int in_window = window > 0 ? query + offset - window + 1 : 0;
+    return first_key ? max(in_window,
+                           first_key[static_cast<int64_t>(b) * queries + min(query, queries - 1)])
+                     : in_window;
   }
-  // Whether that holds for some pair of [query, last_query] and [key, last_key].
-  __device__ __forceinline__ bool hides_some(int query, int last_query, int key,
+  // Whether a key is hidden from a query that sees keys from `begin` on, or does not exist.
+  __device__ __forceinline__ bool hides(int query, int key, int begin) const {
+    return key >= keys || key < begin || (causal && key > query + offset);
+  }
+  // Whether that holds for some pair of [query, ...] and [key, last_key]; last_begin: of the last
+  // of these queries.
+  __device__ __forceinline__ bool hides_some(int query, int last_begin, int key,
                                              int last_key) const {
-    return last_key >= keys || (causal && query + offset < last_key) ||
-           (window > 0 && last_query + offset - key >= window);
+    return last_key >= keys || key < last_begin || (causal && last_key > query + offset);
   }
   __device__ __forceinline__ const float* bias_row(int b, int h) const {
     return bias ? bias + b * bias_batch_stride + h * bias_head_stride : nullptr;
@@ -85,18 +93,30 @@ struct TileRange {
 
 __device__ __forceinline__ int clamp_to(int x, int limit) { return max(0, min(x, limit)); }
 
-// Tiles with the keys that some query of [first, last] sees.
+// Tiles with the keys that some query of [first, last] of sample b sees.
 template <int kCols>
-__device__ __forceinline__ TileRange visible_keys(const AttentionShape& s, int first, int last) {
-  const int begin = s.window > 0 ? clamp_to(first + s.offset - s.window + 1, s.keys) : 0;
+__device__ __forceinline__ TileRange visible_keys(const AttentionShape& s, int b, int first,
+                                                  int last) {
+  const int begin = clamp_to(s.first_visible(b, first), s.keys);
   const int end = s.causal ? clamp_to(last + s.offset + 1, s.keys) : s.keys;
   return {begin / kCols, (end + kCols - 1) / kCols};
 }
-// Tiles with the queries that see some key of [first, last].
+// Tiles with the queries of sample b that see some key of [first, last].
 template <int kCols>
-__device__ __forceinline__ TileRange seeing_queries(const AttentionShape& s, int first, int last) {
+__device__ __forceinline__ TileRange seeing_queries(const AttentionShape& s, int b, int first,
+                                                    int last) {
   const int begin = s.causal ? clamp_to(first - s.offset, s.queries) : 0;
-  const int end = s.window > 0 ? clamp_to(last - s.offset + s.window, s.queries) : s.queries;
+  int end = s.window > 0 ? clamp_to(last - s.offset + s.window, s.queries) : s.queries;
+  if (s.first_key) {  // the first query that begins behind them
+    for (int low = begin; low < end;) {
+      const int middle = (low + end) / 2;
+      if (s.first_visible(b, middle) > last) {
+        end = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+  }
   return {begin / kCols, (end + kCols - 1) / kCols};
 }
 
@@ -224,6 +244,7 @@ inline AttentionShape::AttentionShape(const AttentionArgs& args)
       bias(args.key_bias ? args.key_bias->data_as<float>() : nullptr),
       bias_batch_stride(0),
       bias_head_stride(0),
+      first_key(args.first_key ? args.first_key->data_as<int32_t>() : nullptr),
       samples(args.dropout.probability > 0 ? args.dropout.samples->data_as<int64_t>() : nullptr),
       dropout(args.dropout) {
   FSDP_CHECK(int64_t{queries} == args.q.tensor->shape()[1] && args.k.tensor->shape()[1] < 1 << 30,

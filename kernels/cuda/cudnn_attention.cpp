@@ -59,6 +59,7 @@ std::string not_its_rule(const AttentionArgs& in) {
     return fmt::format("a mask over {} queries and {} keys", queries, keys);
   }
   if (in.window > 0 && !in.causal) return "a window that is not causal";
+  if (in.first_key) return "its rows hold documents";
   if (!in.key_bias) return "";
   const Shape& bias = in.key_bias->shape();
   if (in.hides_keys) return "a query may see no key";

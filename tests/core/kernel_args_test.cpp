@@ -113,6 +113,10 @@ TEST_CASE("cost of attention: every pair of a query and a key it sees") {
                                           .dk = in.k,
                                           .dv = in.v}) ==
             Cost{.flops = 5 * product, .bytes = width * ((q + q + q + q) + (k + k + k + k))});
+      AttentionArgs told = in;  // of documents
+      told.pairs = 11;
+      CHECK(cost_of(AttentionForwardArgs{told, out, sums}) ==
+            Cost{.flops = 2 * 2 * 11 * kDim * kHeads, .bytes = width * (q + k + k + q)});
     }
   }
 }

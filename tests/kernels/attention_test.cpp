@@ -48,7 +48,7 @@ void add_query(const Case& c, const Operands& o, int64_t b, int64_t h, int64_t i
   double total = 0;
   for (int64_t j = 0; j < c.keys; ++j) {
     const double score = scale_of(c) * dot_at(o.q, at_q, o.k, at_k(j)) + bias_at(c, b, h, j);
-    weights.push_back(visible(c, i, j) ? std::exp(score) : 0.0);
+    weights.push_back(visible(c, b, i, j) ? std::exp(score) : 0.0);
     total += weights.back();
   }
   r.log_sum_exp[size_t((b * c.heads + h) * c.queries + i)] = std::log(total);
@@ -91,8 +91,11 @@ Reference reference(const Case& c, const Operands& o) {
 }
 
 TEST_CASE("attention against the plain formula, on any number of threads") {
+  std::vector<Case> cases(std::begin(kCases), std::end(kCases));
+  cases.insert(cases.end(), std::begin(kDocumentCases), std::end(kDocumentCases));
+  cases.push_back({1, 1, 1, 300, 300, 16, true, 70, 0, Layout::kSeparate, {}, {150, 40}});
   for (const DType dtype : kFloatingTypes) {
-    for (const Case& c : kCases) {
+    for (const Case& c : cases) {
       CAPTURE(name_of(dtype));
       CAPTURE(c.queries);
       CAPTURE(c.keys);
@@ -110,6 +113,27 @@ TEST_CASE("attention against the plain formula, on any number of threads") {
       CHECK(largest_error(out[3], r.dk) < limit);
       CHECK(largest_error(out[4], r.dv) < limit);
     }
+  }
+}
+
+TEST_CASE("documents of a row: none moves a bit of another, whose tiles are not even read") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    for (const Case& c : kDocumentCases) check_documents_apart(backend, c, dtype, false);
+    check_documents_apart(backend, kDocumentsOfTiles, dtype, true);
+  }
+}
+
+// As plain attention, not by other sums: where a row is one document it has the same bits.
+TEST_CASE("documents of a row: one document has the bits of plain attention") {
+  cpu::CpuBackend backend;
+  for (Case c : kCases) {
+    if (c.queries != c.keys) continue;
+    const Operands o(c, DType::kF32);
+    const std::vector<Values> plain = run_attention(backend, c, DType::kF32, o);
+    c.documents = {c.queries};
+    const bool same = run_attention(backend, c, DType::kF32, o) == plain;
+    CHECK(same);
   }
 }
 

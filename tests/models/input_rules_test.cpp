@@ -53,6 +53,33 @@ TEST_CASE("padding: the models of transformers know it by a mask alone") {
   }
 }
 
+TEST_CASE("documents: positions begin again, and nobody predicts a first token") {
+  const Ids first_key = {0, 0, 0, 3, 3, 5, 5, 5};
+  check_documents(first_key, 8);
+  Ids labels = {5, 6, 7, 8, 9, -100, -100, -100};
+  ignore_first_labels(labels, first_key, 8);
+  CHECK(labels == Ids{-100, 6, 7, -100, 9, -100, -100, -100});
+  CHECK(document_positions({}, first_key, 8) == Ids{0, 1, 2, 0, 1, 0, 1, 2});
+  CHECK(document_positions({.first_position = 2}, {0, 0, 2, 0, 1, 1}, 3) == Ids{2, 3, 2, 2, 2, 3});
+  CHECK(document_pairs(first_key, 8) == 6 + 3 + 6);
+  CHECK(document_pairs({}, 8) == 0);
+}
+
+TEST_CASE("documents: an impossible first_key is named, with its row") {
+  const auto refusal = [](const Ids& first_key) {
+    return test::error_of([&] { check_documents(first_key, 3); });
+  };
+  CHECK(refusal({0, 1, 2, 0, 0, 0}) == "");
+  CHECK(refusal({0, 0, 0, 0, 0, 1}) ==
+        "[first_key] token 2 of row 1: expected 2, where a document begins, or the value of the "
+        "token in front, got 1");
+  for (const Ids& wrong : {Ids{1, 1, 1}, Ids{0, 2, 2}, Ids{0, 1, 0}, Ids{-1, 0, 0}}) {
+    CHECK(refusal(wrong) != "");
+  }
+  // A document ends with its row.
+  CHECK(refusal({0, 0, 2, 2, 1, 2}) != "");
+}
+
 TEST_CASE("shifted labels: each position predicts the next, the last of a row nothing") {
   CHECK(shifted_labels({1, 2, 3, kIgnoreIndex, 5, 6}, 2, 3) ==
         Ids{2, 3, kIgnoreIndex, 5, 6, kIgnoreIndex});

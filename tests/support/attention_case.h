@@ -1,5 +1,5 @@
 // Cases of attention that the tests of both backends run: masks, grouped heads, row layouts,
-// dropout.
+// dropout, documents that share a row.
 #pragma once
 
 #include "core/layer_args.h"
@@ -15,8 +15,20 @@ struct Case {
   int64_t window = 0;
   double dropout = 0;
   Layout layout = Layout::kSeparate;
-  Shape bias = {};  // of the key bias; rank 0: none
+  Shape bias = {};                      // of the key bias; rank 0: none
+  std::vector<int64_t> documents = {};  // their lengths, in turn; sample b begins with number b
 };
+
+// Where the document of token i of sample b begins.
+inline int64_t first_key(const Case& c, int64_t b, int64_t i) {
+  int64_t begin = 0;
+  for (size_t n = size_t(b); !c.documents.empty(); ++n) {
+    const int64_t end = begin + c.documents[n % c.documents.size()];
+    if (i < end) break;
+    begin = end;
+  }
+  return begin;
+}
 
 // Slopes of several signs; the first b % 4 keys of sample b are hidden, so that its first queries
 // see nothing.
@@ -37,9 +49,10 @@ inline double keep(const Case& c, int64_t b, int64_t h, int64_t i, int64_t j) {
   return double(uniform_float(words[element % 4])) >= c.dropout ? 1 / (1 - c.dropout) : 0;
 }
 
-inline bool visible(const Case& c, int64_t i, int64_t j) {
+inline bool visible(const Case& c, int64_t b, int64_t i, int64_t j) {
   const int64_t position = i + c.keys - c.queries;
-  return (!c.causal || j <= position) && (c.window == 0 || j > position - c.window);
+  return j >= first_key(c, b, i) && (!c.causal || j <= position) &&
+         (c.window == 0 || j > position - c.window);
 }
 
 // q (B, Tq, heads, D), k and v (B, Tk, kv_heads, D), and the gradient of the output.
@@ -119,6 +132,15 @@ inline Tensor key_bias(Backend& backend, const Case& c, DType dtype) {
   return make_tensor(backend, c.bias, dtype, values);
 }
 
+inline Tensor first_keys(Backend& backend, const Case& c) {
+  if (c.documents.empty()) return Tensor();
+  std::vector<int32_t> values;
+  for (int64_t i = 0; i < c.batch * c.queries; ++i) {
+    values.push_back(int32_t(first_key(c, i / c.queries, i % c.queries)));
+  }
+  return Tensor::from_host(backend, {c.batch, c.queries}, values);
+}
+
 // {out, log_sum_exp, dq, dk, dv}. look(arguments of the backward pass)
 template <typename Look>
 std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype, const Operands& o,
@@ -131,6 +153,7 @@ std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype, 
   for (int64_t b = 0; b < c.batch; ++b) ids.push_back(40 + b);
   const Tensor samples = Tensor::from_host(backend, {c.batch}, ids);
   const Tensor bias = key_bias(backend, c, accumulation_dtype(dtype));
+  const Tensor documents = first_keys(backend, c);
   const AttentionArgs in = {
       .q = rows.q,
       .k = rows.k,
@@ -140,6 +163,7 @@ std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype, 
       .window = c.window,
       .key_bias = bias.defined() ? &bias : nullptr,
       .hides_keys = bias.defined() && c.bias[0] > 1,
+      .first_key = documents.defined() ? &documents : nullptr,
       .dropout = {.probability = c.dropout, .key = kKey, .samples = &samples}};
   const Shape out_shape = {c.batch, c.queries, c.heads * c.head_dim};
   const Shape statistics = {c.batch, c.heads, c.queries};
@@ -167,5 +191,56 @@ inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType 
                                          const Operands& o) {
   return run_attention(backend, c, dtype, o, [](const AttentionBackwardArgs&) {});
 }
+
+// Other numbers in one document of sample 0, one after the other, change bits of its results and no
+// bit of any other's. With `poison` v and dout are not numbers, and nobody may even multiply them
+// by 0: kernels skip the tiles of other documents. Then the documents of `c` have to be whole
+// tiles.
+inline void check_documents_apart(Backend& backend, const Case& c, DType dtype, bool poison) {
+  const Operands before(c, dtype);
+  const std::vector<Values> expected = run_attention(backend, c, dtype, before);
+  const auto token_of = [&](size_t result, size_t i) {  // of all samples
+    const auto element = int64_t(i);
+    if (result == 1) return element / (c.heads * c.queries) * c.queries + element % c.queries;
+    return element / (c.head_dim * (result < 3 ? c.heads : c.kv_heads));
+  };
+  for (int64_t begin = 0, end = 0; begin < c.queries; begin = end) {
+    while (end < c.queries && first_key(c, 0, end) == begin) ++end;
+    CAPTURE(begin);
+    Operands o = before;
+    for (const auto& [values, heads] :
+         {std::pair{&o.q, c.heads}, {&o.k, c.kv_heads}, {&o.v, c.kv_heads}, {&o.dout, c.heads}}) {
+      // Scores that are not numbers would make the queries blind, and blind ones read all keys.
+      if (poison && (values == &o.q || values == &o.k)) continue;
+      for (int64_t i = begin * heads * c.head_dim; i < end * heads * c.head_dim; ++i) {
+        (*values)[size_t(i)] = poison ? NAN : 3 - (*values)[size_t(i)];
+      }
+    }
+    const std::vector<Values> actual = run_attention(backend, c, dtype, o);
+    for (size_t result = 0; result < actual.size(); ++result) {
+      CAPTURE(result);
+      int64_t changed = 0, leaked = 0;
+      for (size_t i = 0; i < actual[result].size(); ++i) {
+        const int64_t token = token_of(result, i);
+        const bool same = actual[result][i] == expected[result][i];
+        (token >= begin && token < end ? changed : leaked) += !same;
+      }
+      CHECK(leaked == 0);
+      // Poison leaves log_sum_exp alone; one token has no gradient of q and k.
+      CHECK((changed > 0 || (poison && result == 1) || end - begin == 1));
+    }
+  }
+}
+
+inline const Case kDocumentCases[] = {
+    {2, 2, 1, 65, 65, 33, true, 0, 0, Layout::kSeparate, {}, {40, 3, 1, 30}},  // grouped
+    {1, 1, 1, 150, 150, 16, true, 20, 0, Layout::kSeparate, {}, {70, 9}},      // both windows
+    {1, 2, 2, 9, 9, 8, true, 0, 0, Layout::kPacked, {}, {1}},
+    {2, 3, 3, 37, 37, 12, true, 0, 0, Layout::kInterleaved, {1, 3, 40}, {5, 17}},  // ALiBi
+    {2, 4, 2, 35, 35, 12, true, 0, 0.3, Layout::kPacked, {}, {20, 33}},
+};
+// Documents of whole tiles of both backends.
+inline const Case kDocumentsOfTiles = {1,  2,        1, 320, 320, 8, true, 0, 0, Layout::kSeparate,
+                                       {}, {128, 64}};
 
 }  // namespace fsdp::test

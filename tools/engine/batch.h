@@ -31,6 +31,9 @@ struct LabelledRows {
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout; empty: 0
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
   bool labels_are_targets = false;    // a label is what its position predicts: no shift
+  // (rows, length): where the document of each token begins in its row, for documents that do not
+  // see each other; empty: a row is one. Padding behind the last one is a document of its own.
+  std::vector<int32_t> first_key = {};
 
   int64_t rows() const { return length == 0 ? 0 : std::ssize(tokens) / length; }
 };
@@ -43,6 +46,7 @@ struct Batch {
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout; empty: 0
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
   std::vector<int32_t> positions = {};  // (rows, length); empty: 0, 1, ... in every row
+  std::vector<int32_t> first_key = {};  // (rows, length), as of LabelledRows
   int64_t global_label_tokens = 0;      // targets that count, over all ranks
   // Where the batch of all ranks is computed in passes of so many rows: pass p by rank p % ranks,
   // as its number p / ranks; only the last one may be shorter. 0: each rank as it likes.
@@ -52,7 +56,8 @@ struct Batch {
 };
 
 // The rows made ready by the rules of a model. Error where sizes do not agree: tokens are whole
-// rows; labels, mask and samples are as many, or absent.
+// rows; labels, mask, first_key and samples are as many, or absent. With first_key there is no
+// mask, and no padding in front of other tokens of its document.
 Batch make_batch(LabelledRows rows, const models::InputRules& rules, int64_t global_label_tokens);
 
 // Positions of the batch that have a target.

@@ -167,11 +167,12 @@ DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t
   }
   const int64_t rows = std::max<int64_t>(batch.rows, 1);
   const Shape shape = {rows, batch.length};
-  Tensor key_bias, positions;
+  Tensor key_bias, positions, first_key;
   if (!batch.mask.empty()) {
     key_bias = models::make_key_bias(model, backend, accumulation_dtype(compute), batch.mask, rows);
   }
   if (!batch.positions.empty()) positions = Tensor::from_host(backend, shape, batch.positions);
+  if (!batch.first_key.empty()) first_key = Tensor::from_host(backend, shape, batch.first_key);
   // `otherwise`: every value of a batch that has none.
   const auto filled = [&](const auto& values, auto otherwise, const Shape& of) {
     return Tensor::from_host(
@@ -180,7 +181,11 @@ DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t
   };
   return {filled(batch.tokens, int32_t{0}, shape),
           filled(batch.targets, kIgnoreIndex, Shape{rows * batch.length}),
-          filled(batch.samples, int64_t{0}, Shape{rows}), key_bias, positions};
+          filled(batch.samples, int64_t{0}, Shape{rows}),
+          key_bias,
+          positions,
+          first_key,
+          models::document_pairs(batch.first_key, batch.length)};
 }
 
 ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
@@ -188,7 +193,9 @@ ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
           .dropout = key,
           .samples = &samples,
           .key_bias = key_bias.defined() ? &key_bias : nullptr,
-          .positions = positions.defined() ? &positions : nullptr};
+          .positions = positions.defined() ? &positions : nullptr,
+          .first_key = first_key.defined() ? &first_key : nullptr,
+          .pairs = pairs};
 }
 
 }  // namespace fsdp

@@ -18,11 +18,13 @@
 namespace fsdp {
 
 struct DeviceBatch {
-  Tensor tokens;     // (B, T), i32
-  Tensor targets;    // (B * T), i32: what each position predicts
-  Tensor samples;    // (B), i64
-  Tensor key_bias;   // of the mask; undefined without one
-  Tensor positions;  // (B, T), i32; undefined: 0, 1, ... in every row
+  Tensor tokens;      // (B, T), i32
+  Tensor targets;     // (B * T), i32: what each position predicts
+  Tensor samples;     // (B), i64
+  Tensor key_bias;    // of the mask; undefined without one
+  Tensor positions;   // (B, T), i32; undefined: 0, 1, ... in every row
+  Tensor first_key;   // (B, T), i32; undefined: rows are not of documents
+  int64_t pairs = 0;  // of tokens that see each other, with first_key
 
   // The context of a forward of these rows, which must outlive it.
   ForwardContext context(DropoutKey key, bool training) const;

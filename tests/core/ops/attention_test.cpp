@@ -1,7 +1,6 @@
-// Attention: every gradient against finite differences over layouts, grouped heads, windows and
-// lengths, packed against separate, checks. Values: tests/kernels/attention_test.cpp. Rotary
-// positions: rope_test.cpp.
-// Requirements: S3.2.
+// Attention: every gradient against finite differences over layouts, grouped heads, windows,
+// documents and lengths, packed against separate, checks. Values: tests/kernels/attention_test.cpp.
+// Rotary positions: rope_test.cpp. Requirements: S3.2.
 #include "core/ops/attention.h"
 
 #include <algorithm>
@@ -116,6 +115,43 @@ TEST_CASE("attention: gradients with biases of keys, some of them hidden, agains
     check.run([&](const Tensors& in) {
       AttentionArgs args = separate(c, in[0], in[1], in[2]);
       args.key_bias = &bias;
+      return Tensors{ops::attention(args)};
+    });
+  }
+}
+
+// first_key of rows of `length` that begin with documents of so many tokens.
+Tensor documents(Backend& backend, int64_t length, const std::vector<std::vector<int64_t>>& rows) {
+  std::vector<int32_t> first;
+  for (const std::vector<int64_t>& row : rows) {
+    const size_t end = first.size() + static_cast<size_t>(length);
+    int64_t begin = 0;
+    for (const int64_t count : row) {
+      first.insert(first.end(), static_cast<size_t>(count), static_cast<int32_t>(begin));
+      begin += count;
+    }
+    first.resize(end, static_cast<int32_t>(begin));
+  }
+  return Tensor::from_host(backend, Shape{std::ssize(rows), length}, first);
+}
+
+TEST_CASE("attention: gradients of documents that share a row, with a window, ALiBi and dropout") {
+  cpu::CpuBackend backend;
+  const Tensor bias = test::random_tensor(backend, Shape{1, 4, 9}, DType::kF64, 6);
+  const Tensor samples = Tensor::from_host(backend, Shape{2}, std::vector<int64_t>{3, 8});
+  for (const int64_t window : {0, 2, 20}) {
+    const Case c = {.queries = 9, .keys = 9, .heads = 4, .kv_heads = 2, .window = window};
+    const Tensor first = documents(backend, 9, {{4, 3}, {1, 1, 5}});
+    test::GradientCheck check(backend);
+    check.input("q", q_shape(c), -2, 2);
+    check.input("k", k_shape(c), -2, 2);
+    check.input("v", k_shape(c));
+    check.run([&](const Tensors& in) {
+      AttentionArgs args = separate(c, in[0], in[1], in[2]);
+      args.first_key = &first;
+      args.key_bias = &bias;
+      args.hides_keys = false;
+      args.dropout = {.probability = 0.3, .samples = &samples};
       return Tensors{ops::attention(args)};
     });
   }
@@ -368,6 +404,32 @@ TEST_CASE("attention: wrong tensors are named") {
   const Tensor wide_bias = Tensor::zeros(backend, Shape{1, 1, 5}, DType::kF64);
   CHECK(attention_error(x, [&](AttentionArgs& a) { a.key_bias = &wide_bias; }) ==
         "[attention] key_bias: expected f32, got f64");
+}
+
+TEST_CASE("attention: documents where they would see others are refused") {
+  cpu::CpuBackend backend;
+  const Tensor x = Tensor::zeros(backend, Shape{2, 5, 6}, DType::kF32);
+  const Tensor first = Tensor::zeros(backend, Shape{2, 5}, DType::kI32);
+  const Tensor shorter = Tensor::zeros(backend, Shape{2, 4}, DType::kI32);
+  const Tensor wide = Tensor::zeros(backend, Shape{2, 5}, DType::kI64);
+  const Tensor bias = Tensor::zeros(backend, Shape{2, 1, 5}, DType::kF32);
+  const auto refusal = [&](const std::function<void(AttentionArgs&)>& change) {
+    return attention_error(x, [&](AttentionArgs& a) {
+      a.first_key = &first;
+      change(a);
+    });
+  };
+  CHECK(refusal([](AttentionArgs&) {}) == "");
+  CHECK(refusal([&](AttentionArgs& a) { a.first_key = &shorter; }) ==
+        "[attention] first_key: expected (2, 5), got (2, 4)");
+  CHECK(refusal([&](AttentionArgs& a) { a.first_key = &wide; }) ==
+        "[attention] first_key: expected i32, got i64");
+  CHECK(test::contains(refusal([](AttentionArgs& a) { a.causal = false; }),
+                       "first_key: expected a causal mask"));
+  CHECK(test::contains(refusal([](AttentionArgs& a) { a.keys = 5; }),
+                       "first_key: expected no cache of keys"));
+  CHECK(test::contains(refusal([&](AttentionArgs& a) { a.key_bias = &bias; }),
+                       "first_key: expected no key_bias that hides keys"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Attention by the CUDA backend's own kernels against the CPU backend: lengths around tiles,
 // grouped heads, windows, biases, dropout, row layouts, views that are not aligned, queries that
-// see nothing. Attention by cuDNN: cudnn_attention_test.cpp.
+// see nothing, documents that share a row. Attention by cuDNN: cudnn_attention_test.cpp.
 #include "tests/support/attention_case.h"
 #include "tests/support/gpu_support.h"
 
@@ -41,12 +41,14 @@ void check_results(const std::vector<Values>& actual, const std::vector<Values>&
 
 TEST_CASE("attention and its gradients are those of the CPU backend, the same bits every time") {
   std::vector<std::vector<Values>> first;
+  std::vector<Case> cases(std::begin(kCases), std::end(kCases));
+  cases.insert(cases.end(), std::begin(kDocumentCases), std::end(kDocumentCases));
   on_gpu(
       [&](Backend& gpu) {
         cpu::CpuBackend cpu;
         size_t run = 0;
         for (const DType dtype : kGpuTypes) {
-          for (const Case& c : kCases) {
+          for (const Case& c : cases) {
             if (dtype == DType::kF16 && c.dropout == 0) continue;  // as bf16 but for the name
             CAPTURE(c.queries);
             CAPTURE(c.keys);
@@ -61,6 +63,18 @@ TEST_CASE("attention and its gradients are those of the CPU backend, the same bi
             CHECK(same);
           }
         }
+      },
+      kOwnKernels);
+}
+
+TEST_CASE("documents of a row: none moves a bit of another, whose tiles are not even read") {
+  on_gpu(
+      [once = true](Backend& gpu) mutable {  // the test above shows that schedules change nothing
+        if (!std::exchange(once, false)) return;
+        for (const DType dtype : {DType::kF32, DType::kBF16}) {
+          check_documents_apart(gpu, kDocumentsOfTiles, dtype, true);
+        }
+        for (const Case& c : kDocumentCases) check_documents_apart(gpu, c, DType::kBF16, false);
       },
       kOwnKernels);
 }

@@ -226,6 +226,14 @@ TEST_CASE("what the rate of a call depends on: extents of products and of attent
   CHECK(!forward.product);
   attention.keys = 5;
   CHECK(kernel_call(AttentionForwardArgs{attention, out, sums}).attention->keys == 5);
+  const Tensor documents = Tensor::empty(meta, Shape{2, 6}, DType::kI32);
+  attention.keys = 0;
+  attention.first_key = &documents;
+  attention.pairs = 20;
+  const KernelCall apart = kernel_call(AttentionForwardArgs{attention, out, sums});
+  CHECK(apart.shape.ends_with("; 4 heads of 2, 20 pairs, documents"));
+  CHECK(apart.cost.flops == 2 * 2 * 20 * 8);
+  check_again(apart);
   const KernelCall sum = kernel_call(AddArgs{x, x, out});
   CHECK(!sum.attention);
   CHECK(!sum.product);

@@ -81,6 +81,47 @@ TEST_CASE("rows made ready: targets by the rules of the model, and what padding 
   CHECK(first.positions.empty());
 }
 
+TEST_CASE("rows made ready: documents that share a row") {
+  using Ids = std::vector<int32_t>;
+  const LabelledRows rows = {.length = 4,
+                             .tokens = {5, 6, 8, 9, 3, 1, 1, 1},
+                             .labels = {5, 6, 8, 9, 3, -100, -100, -100},
+                             .samples = {7, 9},
+                             .first_key = {0, 0, 2, 2, 0, 1, 1, 1}};
+  for (const models::InputRules& rules :
+       {models::InputRules{}, models::InputRules{.padding = 1, .first_position = 2}}) {
+    const Batch batch = make_batch(rows, rules, 2);
+    CHECK(batch.targets == Ids{6, -100, 9, -100, -100, -100, -100, -100});
+    CHECK(batch.mask.empty());
+    CHECK(batch.first_key == rows.first_key);
+    const Batch second = rows_of(batch, {.first = 1, .count = 1});
+    CHECK(second.first_key == Ids{0, 1, 1, 1});
+    const int32_t first = rules.first_position;
+    CHECK(second.positions == Ids{first, first, first + 1, first + 2});
+  }
+  // Labels that are targets already leave first tokens out; a token that predicts itself predicts
+  // nothing behind a border.
+  CHECK(make_batch(rows, {.shifted_labels = false}, 0).targets == rows.labels);
+  LabelledRows targets = rows;
+  targets.labels_are_targets = true;
+  CHECK(make_batch(targets, {}, 0).targets == rows.labels);
+
+  const auto refusal = [&](const std::function<void(LabelledRows&)>& change) {
+    LabelledRows changed = rows;
+    change(changed);
+    return test::error_of([&] { make_batch(changed, {.padding = 1, .first_position = 2}, 0); });
+  };
+  CHECK(refusal([](LabelledRows& r) { r.first_key.pop_back(); }) ==
+        "[batch] first_key: expected 8 values, got 7");
+  CHECK(test::contains(refusal([](LabelledRows& r) { r.first_key[1] = 3; }),
+                       "[first_key] token 1 of row 0: expected 1"));
+  CHECK(test::contains(refusal([](LabelledRows& r) { r.mask.assign(8, 1); }),
+                       "first_key: expected no mask"));
+  CHECK(
+      test::contains(refusal([](LabelledRows& r) { r.tokens[6] = 4; }),
+                     "first_key: expected padding behind a document, got it within one, in row 1"));
+}
+
 TEST_CASE("rows made ready: labels that are targets are not shifted; none, and no rows") {
   using Ids = std::vector<int32_t>;
   const LabelledRows rows = {

@@ -59,6 +59,22 @@ TEST_CASE("device batch: a mask hides keys, positions are looked up") {
   CHECK(device.targets.to_doubles() == Doubles{-100, -100, -100, -100});
 }
 
+TEST_CASE("device batch: documents that share a row, and the pairs of tokens that are left") {
+  cpu::CpuBackend backend;
+  const DeviceBatch device = on(backend, {.rows = 1,
+                                          .length = 4,
+                                          .tokens = {1, 2, 3, 4},
+                                          .positions = {0, 1, 2, 0},
+                                          .first_key = {0, 0, 0, 3}});
+  const ForwardContext context = device.context({}, false);
+  CHECK(context.first_key == &device.first_key);
+  CHECK(device.first_key.to_doubles() == Doubles{0, 0, 0, 3});
+  CHECK(context.pairs == 6 + 1);
+  const DeviceBatch plain = on(backend, {.rows = 1, .length = 2, .tokens = {1, 2}});
+  CHECK(plain.context({}, false).first_key == nullptr);
+  CHECK(plain.context({}, false).pairs == 0);
+}
+
 TEST_CASE("device batch: lengths and tokens out of range are refused") {
   cpu::CpuBackend backend;
   const auto refusal = [&](const Batch& batch) {
