@@ -31,6 +31,9 @@ struct LabelledRows {
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout; empty: 0
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
   bool labels_are_targets = false;    // a label is what its position predicts: no shift
+  // (rows, length): where the document of each token begins in its row, for documents that do not
+  // see each other; empty: a row is one. Padding behind the last one is a document of its own.
+  std::vector<int32_t> first_key = {};
 
   int64_t rows() const { return length == 0 ? 0 : std::ssize(tokens) / length; }
 };
