@@ -242,7 +242,7 @@ class Made:
     def sft_values(self):
         if not self.is_sft:
             return {}
-        out = {"data.pack": "stream" if self.args.packing else "examples", "data.field": self.args.dataset_text_field}
+        out = {"data.pack": "documents" if self.args.packing else "examples", "data.field": self.args.dataset_text_field}
         if self.args.max_length:
             out["data.sequence_length"] = self.args.max_length
         if self.args.completion_only_loss is not None:

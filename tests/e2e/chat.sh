@@ -24,6 +24,14 @@ grep -q 'data.train_on: assistant' notes.txt || fail "no word about the trained 
 ids=$("$FSDP" data preview --data chats.jsonl --tokenizer base --set data.chat_template=chatml --row 4 --json 2>/dev/null)
 same "of a prompt nothing is trained" 8 "$(grep -o '"trained":\[[^]]*' <<<"$ids" | grep -o 1 | wc -l)"
 
+packed=(--data chats.jsonl --tokenizer base --set data.chat_template=chatml data.pack=documents data.sequence_length=64)
+shown=$("$FSDP" data preview "${packed[@]}" --row 1 2>notes.txt)
+same "two documents and padding" 3 "$(grep -c '^- document: positions 0 to ' <<<"$shown")"
+grep -q 'rows share sequences and do not see each other' notes.txt || fail "no word about packing: $(cat notes.txt)"
+ids=$("$FSDP" data preview "${packed[@]}" --row 1 --json 2>/dev/null)
+same "positions begin again" 3 "$(grep -o '"positions":\[[^]]*' <<<"$ids" | grep -ow 0 | wc -l)"
+same "documents are numbered" 0,1,2 "$(grep -o '"documents":\[[^]]*' <<<"$ids" | grep -o '[0-9]*' | sort -u | paste -sd,)"
+
 # ---- trained, saved, asked -------------------------------------------------------------------------
 sizes=(--set model.model_type=llama --set model.hidden_size=64 --set model.layers=2 --set model.heads=4
   --set model.max_positions=128)

@@ -36,6 +36,11 @@ std::vector<bool> trained_of(const LabelledRows& row) {
   return out;
 }
 
+// Where the document of each token begins, in tokens of its sequence.
+std::vector<int32_t> documents_of(const LabelledRows& row) {
+  return row.first_key.empty() ? std::vector<int32_t>(row.tokens.size()) : row.first_key;
+}
+
 void print_row_json(int64_t number, const LabelledRows& row, const data::Tokenizer& tokenizer) {
   Json line = Json::object();
   line["row"] = number;
@@ -43,9 +48,12 @@ void print_row_json(int64_t number, const LabelledRows& row, const data::Tokeniz
   line["ids"] = row.tokens;
   Json trained = Json::array(), positions = Json::array(), documents = Json::array();
   for (const bool is : trained_of(row)) trained.push_back(is ? 1 : 0);
-  for (size_t i = 0; i < row.tokens.size(); ++i) {
-    positions.push_back(i);
-    documents.push_back(0);
+  const std::vector<int32_t> first = documents_of(row);
+  int document = 0;
+  for (size_t i = 0; i < first.size(); ++i) {
+    document += i > 0 && first[i] != first[i - 1];
+    positions.push_back(static_cast<int32_t>(i) - first[i]);
+    documents.push_back(document);
   }
   line["trained"] = std::move(trained);
   line["positions"] = std::move(positions);
@@ -53,26 +61,38 @@ void print_row_json(int64_t number, const LabelledRows& row, const data::Tokeniz
   fmt::print("{}\n", line.dump({.replace = true}));
 }
 
-// Trained tokens stand between ⟦ and ⟧.
-void print_marked(int64_t number, const LabelledRows& row, const data::Tokenizer& tokenizer,
-                  bool in_colour) {
+// The tokens [first, end), with trained ones between ⟦ and ⟧.
+std::string marked_text(const LabelledRows& row, size_t first, size_t end,
+                        const data::Tokenizer& tokenizer, bool in_colour) {
   const std::vector<bool> trained = trained_of(row);
-  const auto count = std::ranges::count(trained, true);
-  fmt::print("--- row {}: {}, {} trained\n", number, counted(std::ssize(row.tokens), "token"),
-             count);
-  const char* const begin = in_colour ? "\x1b[32m⟦" : "⟦";
-  const char* const end = in_colour ? "⟧\x1b[0m" : "⟧";
+  const char* const begins = in_colour ? "\x1b[32m⟦" : "⟦";
+  const char* const ends = in_colour ? "⟧\x1b[0m" : "⟧";
   data::TextStream stream(tokenizer, {}, data::SpecialTokens::kInclude);
   bool open = false;
   std::string text;
-  for (size_t i = 0; i < row.tokens.size(); ++i) {
+  for (size_t i = first; i < end; ++i) {
     const std::string next = stream.push(row.tokens[i]);
-    if (trained[i] != open) text += trained[i] ? begin : end;
+    if (trained[i] != open) text += trained[i] ? begins : ends;
     open = trained[i];
     text += next;
   }
-  text += stream.finish();
-  fmt::print("{}{}\n", text, open ? end : "");
+  return text + stream.finish() + (open ? ends : "");
+}
+
+// Each document of a sequence that has several begins with a line.
+void print_marked(int64_t number, const LabelledRows& row, const data::Tokenizer& tokenizer,
+                  bool in_colour) {
+  const size_t length = row.tokens.size();
+  fmt::print("--- row {}: {}, {} trained\n", number, counted(std::ssize(row.tokens), "token"),
+             std::ranges::count(trained_of(row), true));
+  const std::vector<int32_t> first = documents_of(row);
+  size_t begin = 0, end = 0;
+  do {
+    while (end < length && first[end] == first[begin]) ++end;
+    if (!row.first_key.empty()) fmt::print("- document: positions 0 to {}\n", end - begin - 1);
+    fmt::print("{}\n", marked_text(row, begin, end, tokenizer, in_colour));
+    begin = end;
+  } while (begin < length);
 }
 
 double share(int64_t part, int64_t of) {
@@ -82,10 +102,10 @@ double share(int64_t part, int64_t of) {
 void print_figures(const DataFigures& of, int64_t length) {
   fmt::print(
       "{}: {} rows, {} tokens, {:.1f} % trained; {} cut to {} tokens, the longest has {}; "
-      "{:.1f} % of rows of {} tokens filled\n",
+      "padded to {} tokens, rows are {:.1f} % filled\n",
       of.name, format_count(of.rows), format_count(of.tokens), share(of.trained, of.tokens),
-      format_count(of.cut), length, format_count(of.longest), share(of.tokens, of.rows * length),
-      length);
+      format_count(of.cut), length, format_count(of.longest), length,
+      share(of.tokens, of.rows * length));
   constexpr int64_t kWidth = 40;
   int64_t most = 1;
   for (const auto& [bound, rows] : of.lengths) most = std::max(most, rows);

@@ -125,6 +125,7 @@ void print_sequences(const TokenizeOptions& options, comm::Communicator& world) 
     Json line = {
         {"sequence", rows.samples.at(0)}, {"tokens", rows.tokens}, {"labels", rows.labels}};
     if (!rows.mask.empty()) line["mask"] = rows.mask;
+    if (!rows.first_key.empty()) line["first_key"] = rows.first_key;
     if (rows.labels_are_targets) line["labels_are_targets"] = true;
     if (options.pieces) {
       Json pieces = Json::array();

@@ -207,7 +207,8 @@ void check_chat(const DataSection& c) {
       name_of(c.objective));
   FSDP_CHECK(c.objective != data::Objective::kSft || c.chat.train_on != data::TrainOn::kAll,
              "data.objective: sft: data.train_on: all contradicts it");
-  FSDP_CHECK(c.pads(), "data.pack: expected examples with data.format: messages, got {}",
+  FSDP_CHECK(c.has_labels_of_rows(),
+             "data.pack: expected examples or documents with data.format: messages, got {}",
              name_of(c.packing()));
 }
 
@@ -225,9 +226,14 @@ void check_data(const TrainConfig& config) {
   FSDP_CHECK(!c.synthetic() || c.synthetic_rows || c.validation.empty(),
              "data.synthetic_rows: data.validation: {} needs it: a share of how many sequences",
              c.validation.front());
-  FSDP_CHECK(c.objective == data::Objective::kLm || c.pads(),
-             "data.objective: {}: expected data.pack: examples, got {}: labels belong to rows",
+  FSDP_CHECK(c.objective == data::Objective::kLm || c.has_labels_of_rows(),
+             "data.objective: {}: expected data.pack: examples or documents, got {}: labels belong "
+             "to rows",
              name_of(c.objective), name_of(c.packing()));
+  FSDP_CHECK(!data::is_compat(c.objective) || !c.packs_documents(),
+             "data.objective: {}: expected data.pack: examples, got documents: its labels "
+             "are made for a padded row",
+             name_of(c.objective));
   FSDP_CHECK(
       c.objective != data::Objective::kApart || c.padded_to() == data::PadTo::kLength,
       "data.pad_to: expected length with data.objective: {}, got longest: its labels are padded "

@@ -145,7 +145,9 @@ struct DataSection {
   ChatKeys chat;
   std::string tokenizer;
   OwnOrGuest<data::Objective, GuestLabels> objective;
-  std::optional<data::Pack> pack;  // this and the next two: see packing() and below
+  std::optional<data::Pack> pack;  // see packing() and below, and so for the next but two
+  int64_t pack_window = 100'000;   // rows
+  data::LongRows long_rows = data::LongRows::kCut;
   std::optional<bool> document_separator;
   std::optional<data::PadTo> pad_to;
   std::optional<data::PadSide> pad;  // none: resolve_paths() asks the tokenizer's folder
@@ -176,6 +178,8 @@ struct DataSection {
   data::PadTo padded_to() const;
   data::PadSide padded_on() const { return pad.value_or(data::PadSide::kRight); }
   bool pads() const { return packing() == data::Pack::kExamples; }
+  bool packs_documents() const { return packing() == data::Pack::kDocuments; }
+  bool has_labels_of_rows() const { return pads() || packs_documents(); }
   bool has_blocks_of_sentences() const {
     return format.guest != nullptr && sample_break_mode != data::BreakMode::kNone;
   }

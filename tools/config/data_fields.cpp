@@ -169,25 +169,36 @@ void visit(Visitor& v, SourceSection& c) {
 void visit_sequences(Visitor& v, DataSection& c) {
   const std::string with_pack = fmt::format("with data.pack: {}", name_of(c.packing()));
   const Need random = {!c.synthetic(), kWithSynthetic};
+  const Need documents = {c.packs_documents(), with_pack};
+  // Where format is auto, pack may become examples.
+  const bool may_pad = c.pads() || c.is_tokens() || (c.may_be_chat() && !c.packs_documents());
   v.field("tokenizer", c.tokenizer,
           "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes",
           {.needs = {text_needed(c)}, .on_resume = OnResume::kFree});
   v.field("objective", c.objective, help().objective.c_str());
+  v.field("pack", c.pack,
+          "stream: texts follow one another; examples: a row is a sequence, cut or padded; "
+          "wikitext_rows: rows cut, then joined 1,000 at a time; documents: several rows in a "
+          "sequence, "
+          "which do not see each other; auto: stream for lm, else examples",
+          {.needs = {text_needed(c)}});
+  v.field("pack_window", c.pack_window,
+          "with pack: documents, the rows of a sequence are chosen among so many neighbours",
+          {.range = {.least = 1, .largest = UINT32_MAX}, .needs = {text_needed(c), documents}});
   v.field(
-      "pack", c.pack,
-      "stream: texts follow one another; examples: a row is a sequence, cut or padded; "
-      "wikitext_rows: rows cut, then joined 1,000 at a time; auto: stream for lm, else examples",
-      {.needs = {text_needed(c)}});
+      "long_rows", c.long_rows,
+      "with pack: documents, a row that is longer than sequence_length: cut it, drop it, or end "
+      "with an error that names it",
+      {.needs = {text_needed(c), documents}});
   v.field("document_separator", c.document_separator,
           "end-of-text after every row or file; auto: true, but not with wikitext_rows",
           {.needs = {text_needed(c)}, .on_resume = OnResume::kFree});
   v.field("pad", c.pad,
           "the side of a short row that is filled up with pack: examples; auto: padding_side of "
           "the tokenizer's folder, else right",
-          {.needs = {{c.pads() || c.is_tokens() || c.may_be_chat(), with_pack}, text_needed(c)}});
+          {.needs = {{may_pad, with_pack}, text_needed(c)}});
   v.field("pad_to", c.pad_to, help().pad_to.c_str(),
-          {.needs = {{c.has_rows_of_any_length() || c.is_tokens() || c.may_be_chat(), with_pack},
-                     rows_needed(c)}});
+          {.needs = {{c.has_rows_of_any_length() || may_pad, with_pack}, rows_needed(c)}});
   v.field("sequence_length", c.sequence_length,
           "tokens; with pack: examples a longer row is cut to it",
           {.aliases = {"max_seq_length", "max_length", "MAX_LENGTH"}, .range = size_from(2)});

@@ -34,11 +34,21 @@ constexpr bool is_compat(Objective objective) {
 //   kExamples       a row is a sequence: cut where it is longer, padded where it is shorter
 //   kWikitextRows   rows are cut to the length, 1,000 of them follow one another, and what is left
 //                   over of these is dropped
-enum class Pack : uint8_t { kStream, kExamples, kWikitextRows };
-inline constexpr std::array kPacks = {Pack::kStream, Pack::kExamples, Pack::kWikitextRows};
+//   kDocuments      several rows share a sequence and do not see each other
+enum class Pack : uint8_t { kStream, kExamples, kWikitextRows, kDocuments };
+inline constexpr std::array kPacks = {Pack::kStream, Pack::kExamples, Pack::kWikitextRows,
+                                      Pack::kDocuments};
 constexpr std::string_view name_of(Pack pack) {
-  constexpr std::string_view kNames[] = {"stream", "examples", "wikitext_rows"};
+  constexpr std::string_view kNames[] = {"stream", "examples", "wikitext_rows", "documents"};
   return kNames[static_cast<size_t>(pack)];
+}
+
+// A row that is longer than a sequence, with kDocuments.
+enum class LongRows : uint8_t { kCut, kDrop, kFail };
+inline constexpr std::array kLongRows = {LongRows::kCut, LongRows::kDrop, LongRows::kFail};
+constexpr std::string_view name_of(LongRows what) {
+  constexpr std::string_view kNames[] = {"cut", "drop", "fail"};
+  return kNames[static_cast<size_t>(what)];
 }
 
 // Where the stream of fairseq's sentences is cut into blocks: TokenBlockDataset's break modes.

@@ -42,6 +42,7 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
          .cue = parts.cue,
          .answer = parts.answer,
          .place = places[row],
+         .file_number = static_cast<size_t>(file),
          .chat = parts.chat.get()});
   }
   return skipped;

@@ -343,6 +343,11 @@ void remove_abandoned(const std::filesystem::path& cache) {
   }
 }
 
+std::vector<SkippedRow> for_each_of(const TokenSource& source, const UseDocument& use) {
+  if (source.subset) return for_each_row_of(*source.subset, source.files, source.text, use);
+  return for_each_document(source.files, source.text, use);
+}
+
 int64_t build(const std::filesystem::path& cache, const TokenSource& source,
               const Tokenizer& tokenizer) {
   // All stamps before any text is read: what changes later does not fit its stamp. A text that
@@ -366,12 +371,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
                                  : encoder.encode(document, use_ids);
     if (source.form != RowForm::kStream) writer.end_row(span);
   };
-  std::string skipped;
-  if (source.subset) {
-    skipped = to_jsonl(for_each_row_of(*source.subset, source.files, source.text, use));
-  } else {
-    skipped = to_jsonl(for_each_document(source.files, source.text, use));
-  }
+  const std::string skipped = to_jsonl(for_each_of(source, use));
   for (size_t i = 0; i < stamps.size(); ++i) {
     FileStamp read = stamps[i];
     FSDP_CHECK(unchanged(source.files[i], read, source.text),
@@ -386,6 +386,18 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
 }
 
 }  // namespace
+
+std::string place_of_row(const TokenSource& source, int64_t row) {
+  std::string out;
+  int64_t next = 0;
+  for_each_of(source, [&](const Document& document) {
+    if (next++ != row) return;
+    const MappedFile file(source.files[document.file_number]);
+    const std::string_view before = file.text().substr(0, document.place.begin);
+    out = fmt::format("{}:{}", file.path().string(), 1 + std::ranges::count(before, '\n'));
+  });
+  return out;
+}
 
 std::filesystem::path token_cache_path(const std::filesystem::path& folder,
                                        const TokenSource& source, const Tokenizer& tokenizer) {

@@ -36,6 +36,9 @@ struct TokenSource {
 std::filesystem::path token_cache_path(const std::filesystem::path& folder,
                                        const TokenSource& source, const Tokenizer& tokenizer);
 
+// "file:line" of a row of such a cache, counted from 0. Reads the files.
+std::string place_of_row(const TokenSource& source, int64_t row);
+
 struct CacheResult {
   bool built = false;  // false: the file was there and up to date
   std::string reason;  // why it was built

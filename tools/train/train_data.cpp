@@ -16,6 +16,7 @@
 #include "tools/config/step_shape.h"
 #include "tools/data/beyond_vocabulary.h"
 #include "tools/data/bigram.h"
+#include "tools/data/packed_sequences.h"
 #include "tools/data/padding_side.h"
 #include "tools/data/text_files.h"
 #include "tools/data/text_format.h"
@@ -45,7 +46,7 @@ void check_files(const config::TrainConfig& config, const std::string& key,
 
 data::Lines lines_of(data::Pack pack) {
   if (pack == data::Pack::kStream) return data::Lines::kTogether;
-  return pack == data::Pack::kExamples ? data::Lines::kApart : data::Lines::kAll;
+  return pack == data::Pack::kWikitextRows ? data::Lines::kAll : data::Lines::kApart;
 }
 
 // How the texts are read; error where labels need an answer that no row has.
@@ -219,6 +220,12 @@ std::optional<data::RowSubset> TrainData::validation_subset() const {
 void TrainData::make_sequences(int ranks) {
   const auto make = [&](Part& part) {
     part.sequences = part.cache ? sequences(*part.cache) : sequences_of_tokens(part, ranks);
+    if (config_.data.packs_documents()) {
+      part.rows = part.sequences;
+      check_long_rows(part);
+      const bool split_first = config_.data.held_out().has_value();
+      if (!split_first) part.sequences = packed(part.rows);
+    }
     FSDP_CHECK(part.sequences->count() >= 1 || !is_mixed(),
                "data.sources ({}): {}, fewer than one sequence of {} (data.sequence_length)",
                part.files.front(), part.sequences->summary(), config_.data.sequence_length);
@@ -228,8 +235,9 @@ void TrainData::make_sequences(int ranks) {
 }
 
 // [Note: the share that is held out]
-// Of rows: some by train.seed, each as likely as any other. Of a stream: its end, so that no
-// sequence is trained that begins where one of the share ends. Of several sources: of each.
+// Of rows: some by train.seed, each as likely as any other; before rows share a sequence. Of a
+// stream: its end, so that no sequence is trained that begins where one of the share ends. Of
+// several sources: of each.
 void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& held_out) {
   const config::DataSection& c = config_.data;
   const double share = *c.held_out();
@@ -240,9 +248,13 @@ void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& he
     FSDP_CHECK(count > held, "data.validation: {}: expected data of more than {}, got {}",
                c.validation[0], counted(held, "sequence"), count);
     std::optional<uint64_t> seed;
-    if (c.pads()) seed = static_cast<uint64_t>(config_.train.seed);
+    if (c.has_labels_of_rows()) seed = static_cast<uint64_t>(config_.train.seed);
     part.sequences = data::part_of_sequences(all, 0, count - held, seed);
     held_out.push_back(data::part_of_sequences(all, count - held, held, seed));
+    if (!c.packs_documents()) continue;
+    part.rows = part.sequences;
+    part.sequences = packed(part.rows);
+    held_out.back() = packed(held_out.back());
   }
 }
 
@@ -380,6 +392,7 @@ std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCac
     case data::Pack::kStream:
       return data::stream_sequences(rows, c.sequence_length);
     case data::Pack::kExamples:
+    case data::Pack::kDocuments:
       return data::example_sequences(
           rows, c.sequence_length,
           {.objective = role ? data::Objective::kSft : c.objective_of_rows(),
@@ -391,6 +404,25 @@ std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCac
       return data::wikitext_sequences(rows, c.sequence_length);
   }
   fail("[data] pack: {}", static_cast<int>(c.packing()));
+}
+
+std::shared_ptr<const data::Sequences> TrainData::packed(
+    std::shared_ptr<const data::Sequences> rows) const {
+  const config::DataSection& c = config_.data;
+  return data::packed_sequences(std::move(rows), {.length = c.sequence_length,
+                                                  .window = c.pack_window,
+                                                  .long_rows = c.long_rows,
+                                                  .pad_token = padding_});
+}
+
+void TrainData::check_long_rows(const Part& part) const {
+  const config::DataSection& c = config_.data;
+  if (c.long_rows != data::LongRows::kFail) return;
+  const int64_t row = data::first_long_row(*part.rows, c.sequence_length);
+  if (row < 0) return;
+  fail("{}: the row has {} tokens, more than data.sequence_length: {} (data.long_rows: fail)",
+       data::place_of_row(part.source, row), part.rows->tokens_of(row, INT32_MAX),
+       c.sequence_length);
 }
 
 data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
@@ -471,8 +503,9 @@ std::vector<data::Role> TrainData::validation_roles() const {
 }
 
 BatchSource TrainData::validation_of(data::Role role, const models::InputRules& rules) const {
-  const auto of_role =
-      std::make_shared<data::Loader>(loader(sequences(*validation_->cache, role), false));
+  auto rows = sequences(*validation_->cache, role);
+  if (config_.data.packs_documents()) rows = packed(std::move(rows));
+  const auto of_role = std::make_shared<data::Loader>(loader(std::move(rows), false));
   const int64_t batches = validation_batches();
   return {.batches = batches,
           .sequences = of_role->samples_after(batches),

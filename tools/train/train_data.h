@@ -98,8 +98,11 @@ class TrainData {
     std::unique_ptr<data::TokenCache> cache = nullptr;           // null: no text
     std::string cache_note = {};                                 // of open_token_cache
     std::optional<data::TokenFile> tokens = {};                  // none: no file of tokens
+    std::shared_ptr<const data::Sequences> rows = nullptr;       // of documents that are packed
     std::shared_ptr<const data::Sequences> sequences = nullptr;  // without a share that is held out
 
+    // For figures: rows, else sequences.
+    const data::Sequences& counted() const { return rows ? *rows : *sequences; }
     std::string hash() const;  // of the tokens, wherever they lie; not of random ones
   };
   void open(comm::Communicator& world, Part& part, std::optional<data::RowSubset> subset) const;
@@ -110,8 +113,11 @@ class TrainData {
   void hold_out(std::vector<std::shared_ptr<const data::Sequences>>& held_out);
   void make_loaders();
   data::Loader loader(std::shared_ptr<const data::Sequences> sequences, bool training) const;
+  // Before any packing: a sequence for each document.
   std::shared_ptr<const data::Sequences> sequences(
       const data::TokenCache& cache, std::optional<data::Role> role = std::nullopt) const;
+  std::shared_ptr<const data::Sequences> packed(std::shared_ptr<const data::Sequences> rows) const;
+  void check_long_rows(const Part& part) const;
   std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
   std::string training_key() const, validation_key() const;
   std::string training_name() const;
@@ -123,6 +129,7 @@ class TrainData {
   void add_untrained(const std::string& name, data::Untrained found, int64_t of, bool looked_at);
   void add_remarks_on_turns(std::vector<std::string>& out) const;
   void add_remarks_on_doubled(std::vector<std::string>& out) const;
+  void add_remarks_on_borders(std::vector<std::string>& out) const;
 
   config::TrainConfig config_;
   DataUse use_;

@@ -8,6 +8,7 @@
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
 #include "tools/config/guests.h"
+#include "tools/data/packed_sequences.h"
 #include "tools/launch/launch.h"
 #include "tools/train/chat_data.h"
 #include "tools/train/train_data.h"
@@ -51,7 +52,7 @@ std::map<std::string, std::string> TrainData::hashes() const {
   std::map<std::string, std::string> out = {
       {"tokens of data.train", tokens},
       {"tokenizer", fmt::format("{:016x}", tokenizer_->identity())}};
-  if (config_.data.pads()) out["token of padding"] = fmt::format("{}", padding_);
+  if (config_.data.has_labels_of_rows()) out["token of padding"] = fmt::format("{}", padding_);
   return out;
 }
 
@@ -94,7 +95,7 @@ std::string reason_untrained(const config::DataSection& c, bool one) {
         "behind data.sequence_length: {}",
         one ? "it has" : "they have", c.sequence_length);
   }
-  if (!c.pads()) return "";
+  if (!c.has_labels_of_rows()) return "";
   const std::string_view have = one ? "it has" : "they have";
   if (objective == Objective::kMaskPad) {
     return fmt::format(": {} tokens are the padding token, or {} just one", one ? "its" : "their",
@@ -114,7 +115,8 @@ void TrainData::add_untrained(const std::string& name, data::Untrained found, in
   const config::DataSection& c = config_.data;
   const int64_t untrained = found.count;
   const bool one = of == 1;
-  const std::string kind = fmt::format("{}{}", c.pads() ? "row" : "sequence", one ? "" : "s");
+  const std::string kind =
+      fmt::format("{}{}", c.has_labels_of_rows() ? "row" : "sequence", one ? "" : "s");
   const std::string why = reason_untrained(c, one);
   FSDP_CHECK(untrained < of || looked_at, "{}: nothing is trained or predicted of {}its {} {}{}",
              name, one ? "" : "any of ", format_count(of), kind, why);
@@ -154,8 +156,8 @@ void TrainData::check_trained(comm::Communicator& world, const models::InputRule
     for (const Part& part : train_) {
       if (use_ == DataUse::kValidation) break;
       count(c.synthetic() ? training_name() : name_with_files(training_key(), part.files),
-            part.sequences->count(), [&](int64_t of) {
-              return count_untrained(*part.sequences, of, c.sequence_length, rules);
+            part.counted().count(), [&](int64_t of) {
+              return count_untrained(part.counted(), of, c.sequence_length, rules);
             });
     }
     if (!validation_loader_) return;
@@ -184,18 +186,18 @@ std::string note_on_files(std::vector<data::SkippedRow> left_out) {
 std::vector<DataFigures> TrainData::figures() const {
   const config::DataSection& c = config_.data;
   const int64_t length = c.sequence_length;
-  const int64_t most = c.has_rows_of_any_length() ? INT32_MAX : length;
+  const int64_t most = c.has_rows_of_any_length() || c.packs_documents() ? INT32_MAX : length;
   std::vector<DataFigures> out;
   for (const Part& part : train_) {
     DataFigures of = {
         .name = c.synthetic() ? training_name() : name_with_files(training_key(), part.files),
-        .rows = part.sequences->count()};
+        .rows = part.counted().count()};
     for (int64_t i = 0; i < of.rows; ++i) {
-      const int64_t whole = part.sequences->tokens_of(i, most);
+      const int64_t whole = part.counted().tokens_of(i, most);
       of.cut += whole > length;
       of.tokens += std::min(whole, length);
       of.longest = std::max(of.longest, whole);
-      of.trained += part.sequences->label_tokens(i, length, {.shifted_labels = false});
+      of.trained += part.counted().label_tokens(i, length, {.shifted_labels = false});
       ++of.lengths[static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(whole)))];
     }
     out.push_back(std::move(of));
@@ -207,14 +209,18 @@ std::vector<DataFigures> TrainData::figures() const {
 void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
   using data::Objective;
   const config::DataSection& c = config_.data;
-  if (!c.pads()) return;
-  out.push_back(fmt::format(
-      "{}; rows are padded on the {} to {}, with token {}",
-      c.is_chat() ? fmt::format("data.train_on: {}", name_of(c.chat.train_on))
-                  : fmt::format("data.objective: {}", name_of(c.objective)),
-      c.padded_on() == data::PadSide::kLeft ? "left" : "right",
-      c.padded_to() == data::PadTo::kLongest ? "the longest of a batch" : "data.sequence_length",
-      padding_));
+  if (!c.has_labels_of_rows()) return;
+  const std::string layout =
+      c.packs_documents()
+          ? "rows share sequences and do not see each other; the rest of a sequence is filled"
+          : fmt::format("rows are padded on the {} to {},",
+                        c.padded_on() == data::PadSide::kLeft ? "left" : "right",
+                        c.padded_to() == data::PadTo::kLongest ? "the longest of a batch"
+                                                               : "data.sequence_length");
+  out.push_back(fmt::format("{}; {} with token {}",
+                            c.is_chat() ? fmt::format("data.train_on: {}", name_of(c.chat.train_on))
+                                        : fmt::format("data.objective: {}", name_of(c.objective)),
+                            layout, padding_));
   if (c.is_chat()) add_remarks_on_turns(out);
   if (c.objective == Objective::kMaskPad && padding_ == tokenizer_->end_of_text()) {
     out.push_back(
@@ -288,6 +294,24 @@ void TrainData::add_remarks_on_doubled(std::vector<std::string>& out) const {
   }
 }
 
+// Counts in the first tokens, where a token ends each document.
+void TrainData::add_remarks_on_borders(std::vector<std::string>& out) const {
+  constexpr size_t kLookedAt = 1 << 20;
+  const config::DataSection& c = config_.data;
+  if (c.packing() != data::Pack::kStream || !c.separates_documents()) return;
+  for (const Part& part : train_) {
+    if (!part.cache) continue;
+    const std::span<const int32_t> ids = part.cache->unchecked();
+    const double borders = data::borders_of_documents(ids.first(std::min(ids.size(), kLookedAt)),
+                                                      tokenizer_->end_of_text(), c.sequence_length);
+    if (borders == 0) continue;
+    out.push_back(fmt::format(
+        "note: {}: data.pack: stream: a sequence has {:.2g} borders of documents on average, and "
+        "its documents see each other; with data.pack: documents they do not",
+        part.files.front(), borders));
+  }
+}
+
 std::vector<std::string> TrainData::remarks() const {
   const config::DataSection& c = config_.data;
   std::vector<std::string> out;
@@ -318,6 +342,7 @@ std::vector<std::string> TrainData::remarks() const {
   add_remarks_on_labels(out);
   out.insert(out.end(), untrained_.begin(), untrained_.end());
   add_remarks_on_doubled(out);
+  add_remarks_on_borders(out);
   const std::vector<data::SkippedRow> skipped = skipped_rows();
   if (!skipped.empty()) {
     out.push_back(fmt::format("note: data.bad_rows: {} row{} skipped{}; the first is {}:{}: {}",

@@ -460,6 +460,9 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
     CAPTURE(key);
     CHECK(test::contains(error_of(from, {key}), "--resume-with-changes"));
   }
+  CHECK(test::contains(
+      error_of(from, {"data.pack=documents", "data.pack_window=7", "data.long_rows=drop"}),
+      "data.pack_window: 100000 -> 7, data.long_rows: cut -> drop"));
   CHECK(test::contains(error_of(from, {"fsdp.fixed_order=true", "train.rows_per_pass=1"}),
                        "--resume-with-changes"));
   CHECK(plan(from, {"train.rows_per_pass=1"}).config.train.rows_per_pass == 1);

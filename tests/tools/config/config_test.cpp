@@ -81,6 +81,8 @@ TrainConfig changed_config() {
   changed.train.epochs = 0;
   changed.data.sources.clear();                                      // beside data.train
   changed.data.sample_break_mode = DataSection().sample_break_mode;  // of fairseq
+  changed.data.pack_window = DataSection().pack_window;              // of documents
+  changed.data.long_rows = DataSection().long_rows;                  // the same
   changed.train.loss_mean = LossMean::kTokens;                       // which fixed_order asks for
   changed.train.attention_deterministic = true;                      // and for this
   return changed;

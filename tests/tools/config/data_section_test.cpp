@@ -23,6 +23,7 @@ TEST_CASE("what is left open follows from the objective") {
   CHECK(data_of({"data.objective=sft"}).packing() == Pack::kExamples);
   CHECK(data_of({"data.pack=examples"}).packing() == Pack::kExamples);
   CHECK(data_of({"data.pack=wikitext_rows"}).packing() == Pack::kWikitextRows);
+  CHECK(data_of({"data.pack=documents", "data.objective=sft"}).packing() == Pack::kDocuments);
   CHECK(data_of({}).separates_documents());
   CHECK_FALSE(data_of({"data.pack=wikitext_rows"}).separates_documents());
   CHECK(data_of({"data.pack=wikitext_rows", "data.document_separator=true"}).separates_documents());
@@ -36,6 +37,36 @@ TEST_CASE("padding is hidden where something could see it") {
   CHECK_FALSE(data_of({"data.objective=sft"}).hides_padding());
   CHECK(data_of({"data.objective=sft", "data.pad=left"}).hides_padding());
   CHECK(data_of({"data.objective=compat_all"}).hides_padding());
+  CHECK_FALSE(data_of({"data.objective=sft", "data.pack=documents"}).hides_padding());
+}
+
+TEST_CASE("documents that share a sequence: keys, and what contradicts") {
+  const DataSection c =
+      data_of({"data.pack=documents", "data.pack_window=7", "data.long_rows=fail"});
+  CHECK(c.pack_window == 7);
+  CHECK(c.long_rows == data::LongRows::kFail);
+  CHECK(data_of({"data.pack=documents"}).pack_window == 100'000);
+  CHECK(data_of({"data.pack=documents", "data.format=messages"}).is_chat());
+  const std::pair<std::vector<Override>, const char*> cases[] = {
+      {{"data.pack=documents", "data.objective=compat_all"},
+       "data.objective: compat_all: expected data.pack: examples, got documents"},
+      {{"data.pack=documents", "data.objective=kaust_compat"},
+       "data.objective: kaust_compat: expected data.pack: examples, got documents"},
+      {{"data.pack=documents", "data.pad=left"},
+       "data.pad: left has no effect with data.pack: documents"},
+      {{"data.pack=documents", "data.pad_to=longest"},
+       "data.pad_to: longest has no effect with data.pack: documents"},
+      {{"data.pack=documents", "data.pack_window=0"}, "data.pack_window: expected"},
+      {{"data.pack=documents", "data.long_rows=split"}, "expected one of cut, drop, fail"},
+      {{"data.pack_window=7"}, "data.pack_window: 7 has no effect with data.pack: stream"},
+      {{"data.pack=examples", "data.long_rows=drop"},
+       "data.long_rows: drop has no effect with data.pack: examples"},
+      {{"data.pack=documents", "data.format=synthetic"},
+       "data.pack: documents has no effect with data.format: synthetic"}};
+  for (const auto& [overrides, expected] : cases) {
+    CAPTURE(expected);
+    CHECK(test::contains(refusal(overrides), expected));
+  }
 }
 
 TEST_CASE("a share of the data, and names of the length") {
@@ -118,7 +149,7 @@ TEST_CASE("sources, and blocks of fairseq: what contradicts, or would do nothing
 TEST_CASE("keys that contradict each other, or would do nothing") {
   const std::pair<std::vector<Override>, const char*> cases[] = {
       {{"data.objective=sft", "data.pack=stream"},
-       "data.objective: sft: expected data.pack: examples, got stream: labels belong to rows"},
+       "data.objective: sft: expected data.pack: examples or documents, got stream: labels belong"},
       {{"data.objective=kaust_compat", "data.pad_to=longest"},
        "data.pad_to: expected length with data.objective: kaust_compat, got longest: its labels "
        "are padded to the length, whatever the rows"},
@@ -263,13 +294,13 @@ TEST_CASE("keys of conversations: what is wrong with their values") {
       {{"data.format=messages", "data.objective=sft", "data.train_on=all"},
        "data.objective: sft: data.train_on: all contradicts it"},
       {{"data.format=messages", "data.pack=stream"},
-       "data.pack: expected examples with data.format: messages, got stream"},
+       "data.pack: expected examples or documents with data.format: messages, got stream"},
       {{"data.format=messages", "data.field=f"},
        "data.field: \"f\" has no effect with data.format: messages"},
       {{"data.format=messages", "data.template=squad"},
        "data.template: \"squad\" has no effect with data.format: messages"},
       {{"data.format=messages", "data.pack=wikitext_rows"},
-       "data.pack: expected examples with data.format: messages, got wikitext_rows"}};
+       "data.pack: expected examples or documents with data.format: messages, got wikitext_rows"}};
   for (const auto& [overrides, expected] : cases) {
     CAPTURE(expected);
     CHECK(test::contains(refusal(overrides), expected));

@@ -36,9 +36,28 @@ void take_type(const Given& given, Adoption& adoption) {
   if (alpaca) adoption.set("data.template", "axolotl_alpaca", given);
   const bool whole = !alpaca || adoption.is_on("train_on_inputs");
   adoption.set("data.objective", whole ? "lm" : "sft", given);
-  if (whole)
-    adoption.set("data.pack", "examples", given,
-                 alpaca ? "" : "a longer row is cut; there its rest is a row, too");
+  const std::string cut = alpaca ? "" : "a longer row is cut; there its rest is a row, too";
+  if (whole && !adoption.is_on("sample_packing"))
+    adoption.set("data.pack", "examples", given, cut);
+  else if (!cut.empty())
+    adoption.note(cut);
+}
+
+void take_sample_packing(const Given& given, Adoption& adoption) {
+  if (!given.truth()) return adoption.off(given);
+  adoption.set("data.pack", "documents", given, "best fit; there first fit");
+}
+
+void take_packing_window(const Given& given, Adoption& adoption) {
+  if (adoption.is_on("sample_packing"))
+    whole_to("data.pack_window")(given, adoption);
+  else
+    adoption.leave(given, "no effect without sample_packing");
+}
+
+void take_packing_order(const Given& given, Adoption& adoption) {
+  if (!given.truth()) return adoption.off(given);
+  adoption.leave(given, "long rows are placed first here; data.pack_window: 1 packs none");
 }
 
 void take_split(const Given& given, Adoption& adoption) {
@@ -120,6 +139,9 @@ void take_ranks_of_shards(const Given& given, Adoption& adoption) {
 }
 
 const Takes kOwn = {{"type", take_type},
+                    {"sample_packing", take_sample_packing},
+                    {"packing_window", take_packing_window},
+                    {"packing_order", take_packing_order},
                     {"split", take_split},
                     {"end", take_end},
                     {"adapter", take_adapter},
@@ -355,15 +377,31 @@ void take_sharding(Adoption& adoption) {
   take_fsdp(adoption, whole, fsdp_version(adoption, 1));
 }
 
+// `are_rows`: that axolotl does not split.
+void take_long_rows(Adoption& adoption, bool are_rows) {
+  const Given* given = adoption.find("excess_length_strategy");
+  const std::string how = given ? given->one() : "drop";
+  const std::string key = "data.long_rows";
+  if (adoption.is_on("sample_packing") && are_rows) {
+    const std::string here = how == "truncate" ? "cut" : how == "raise" ? "fail" : how;
+    if (given)
+      adoption.set(key, here, *given);
+    else
+      adoption.set_default(key, here, kDefault);
+    return;
+  }
+  if (given)
+    adoption.leave(*given, "a longer row is cut; axolotl leaves it out unless this says truncate");
+  if (how != "truncate" && are_rows) {
+    adoption.note("a row longer than data.sequence_length is cut; axolotl leaves it out");
+  }
+}
+
 void take_together(Adoption& adoption, const std::filesystem::path& beside) {
   take_files(adoption, "datasets", "data.train", beside);
   take_files(adoption, "test_datasets", "data.validation", beside);
-  const Given* excess = adoption.find("excess_length_strategy");
-  const bool drops = !excess || excess->one() != "truncate";
   const bool chats = has_chats(adoption);
-  if (drops && (chats || adoption.value_of("data.template") == "axolotl_alpaca")) {
-    adoption.note("a row longer than data.sequence_length is cut; axolotl leaves it out");
-  }
+  take_long_rows(adoption, chats || adoption.value_of("data.template") == "axolotl_alpaca");
   const Given* inputs = adoption.find("train_on_inputs");
   if (chats) {
     take_axolotl_chats(adoption);

@@ -117,13 +117,25 @@ void take_optimizer(const Given& given, Adoption& adoption) {
 // ---------------------------------------------------------------------------- SFTConfig
 // What TRL's SFTTrainer has beside TrainingArguments: rows, and which of their tokens are trained.
 
-// A row is a sequence, or rows are joined and cut.
+// A row is a sequence; rows share one ("bfd", also with more words behind it); or rows are joined
+// and cut.
 void take_packing(const Given& given, Adoption& adoption) {
-  const Given* how = adoption.find("packing_strategy");
-  const bool packs = given.truth();
-  const bool cuts = how && how->one() == "wrapped";
-  adoption.set("data.pack", packs ? "stream" : "examples", given,
-               packs && !cuts ? "joined and cut; there rows stay whole" : "");
+  const Given* given_how = adoption.find("packing_strategy");
+  const std::string how = given_how ? given_how->one() : "bfd";
+  if (!given.truth()) return adoption.set("data.pack", "examples", given);
+  if (how != "wrapped" && !how.starts_with("bfd")) given_how->fail("bfd or wrapped");
+  adoption.set(
+      "data.pack", how == "wrapped" ? "stream" : "documents", given,
+      how == "wrapped" || how == "bfd" ? "" : "a longer row is cut; there its rest is a row, too");
+}
+
+// There rows of one batch follow one another; here padding costs time and changes no loss.
+void take_padding_free(const Given& given, Adoption& adoption) {
+  if (!given.truth()) return adoption.off(given);
+  adoption.leave(given, adoption.is_on("packing")
+                            ? "as data.pack says"
+                            : "the same rows are padded, with the same loss; without padding, in "
+                              "other batches: --set data.pack=documents");
 }
 
 void take_packing_strategy(const Given& given, Adoption& adoption) {
@@ -160,6 +172,7 @@ void take_offloading(const Given& given, Adoption& adoption) {
 std::vector<Rule> sft_rules() {
   return rules_of(hugging_face_json()["sft"], {{"packing", take_packing},
                                                {"packing_strategy", take_packing_strategy},
+                                               {"padding_free", take_padding_free},
                                                {"template_path", take_template_path},
                                                {"loss_type", take_loss_type},
                                                {"truncation", take_truncation},

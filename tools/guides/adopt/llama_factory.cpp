@@ -149,19 +149,31 @@ void take_sets(Adoption& adoption, const Given& given, const std::string& our_ke
   adoption.set_list(our_key, files, given);
 }
 
-// Texts follow one another in pre-training; else a row is a sequence.
+// Texts follow one another in pre-training; else a row is a sequence, or rows share one. With
+// neat_packing they do not see each other, as here.
+void take_packing(Adoption& adoption, bool pretrains) {
+  const Given* packing = adoption.find("packing");
+  const Given* neat = adoption.find("neat_packing");
+  const bool is_neat = neat && neat->truth();
+  const bool packs = is_neat || (packing ? packing->truth() : pretrains);
+  if (neat && !is_neat) adoption.off(*neat);
+  if (is_neat && pretrains) adoption.leave(*neat, "no effect with stage: pt");
+  const std::string how = !packs ? "examples" : pretrains ? "stream" : "documents";
+  if (is_neat && packing) adoption.leave(*packing, "neat_packing says it");
+  if (is_neat && !pretrains) {
+    adoption.set("data.pack", how, *neat, "best fit; there other rows share a sequence");
+  } else if (packing && !is_neat) {
+    adoption.set(
+        "data.pack", how, *packing,
+        packs && !pretrains ? "rows do not see each other; there only with neat_packing" : "");
+  }
+  if (!packs) adoption.set_default("data.pack", "examples", kDefault);
+}
+
 void take_objective(Adoption& adoption) {
   const bool pretrains = is_pretraining(adoption);
-  const Given* packing = adoption.find("packing");
   const Given* prompts = adoption.find("train_on_prompt");
-  const bool packs = packing ? packing->truth() : pretrains;
-  if (packs && !pretrains) {
-    packing->refuse(
-        "a sequence of several rows, each of which sees itself alone, is not made here: "
-        "expected false");
-  }
-  if (packing) adoption.set("data.pack", packs ? "stream" : "examples", *packing);
-  if (!packs) adoption.set_default("data.pack", "examples", kDefault);
+  take_packing(adoption, pretrains);
   if (prompts) prompts->truth();
   const bool whole = pretrains || adoption.is_on("train_on_prompt");
   if (are_chats(adoption)) return;

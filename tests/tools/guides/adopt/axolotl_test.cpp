@@ -171,15 +171,38 @@ TEST_CASE("adopt axolotl: sets of data") {
   CHECK_FALSE(ends.says("special_tokens.pad_token: <p> (a.yml:5) is not taken over"));
 }
 
+TEST_CASE("adopt axolotl: rows that share a sequence") {
+  const auto pack = [](const std::string& type, const std::string& more = "") {
+    return adopted(kModel + "datasets:\n  - {path: a.json, type: " + type +
+                   "}\nsample_packing: true\n" + more);
+  };
+  Adopted a = pack("alpaca");
+  CHECK(a.config.data.packing() == data::Pack::kDocuments);
+  CHECK(a.config.data.long_rows == data::LongRows::kDrop);
+  CHECK_FALSE(a.says("a row longer than data.sequence_length is cut"));
+  CHECK(pack("alpaca", "excess_length_strategy: raise\n").config.data.long_rows ==
+        data::LongRows::kFail);
+  CHECK(pack("alpaca", "excess_length_strategy: truncate\n").config.data.long_rows ==
+        data::LongRows::kCut);
+  CHECK(pack("alpaca", "sample_packing_group_size: 500\n").config.data.pack_window == 500);
+  CHECK(pack("alpaca", "sample_packing_sequentially: true\n").says("long rows are placed first"));
+  a = pack("completion");
+  CHECK(a.config.data.packing() == data::Pack::kDocuments);
+  CHECK(a.config.data.long_rows == data::LongRows::kCut);
+  CHECK(a.says("a longer row is cut; there its rest is a row, too"));
+  CHECK(adopted(kModel + "sample_packing: false\nsample_packing_group_size: 5\n")
+            .says("no effect without sample_packing"));
+}
+
 TEST_CASE("adopt axolotl: what is not here is refused, all at once") {
   const std::string error =
       refusal(kModel +
-              "load_in_4bit: true\nadapter: qlora\nsample_packing: true\nsequence_len: 500_000\n"
+              "load_in_4bit: true\nadapter: qlora\nstreaming: true\nsequence_len: 500_000\n"
               "datasets:\n  - path: a/b\n    type: pygmalion\n    input_format: m\n"
               "    temperature: 1\noptimizer: adamw_bnb_8bit\nrl: dpo\n");
   CHECK(test::contains(error, "a.yml:3: load_in_4bit: true: weights have 16 or 32 bits here"));
   CHECK(test::contains(error, "a.yml:4: adapter: qlora: weights have 16 or 32 bits here"));
-  CHECK(test::contains(error, "a.yml:5: sample_packing: true: a sequence of several rows"));
+  CHECK(test::contains(error, "a.yml:5: streaming: true: a text that is read while"));
   CHECK(test::contains(error, "a.yml:9: datasets[0].type: pygmalion: there is no such type here"));
   CHECK(test::contains(error, "a.yml:12: optimizer: expected adamw_torch"));
   CHECK(test::contains(error, "a.yml:13: rl: dpo: a model is trained here to predict"));

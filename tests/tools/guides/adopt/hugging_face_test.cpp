@@ -269,12 +269,21 @@ TEST_CASE("adopt hf: TRL's SFTConfig") {
   CHECK(a.config.train.recompute.mode == RecomputeMode::kFull);
   CHECK(a.says("packing_strategy: bfd (a.yaml:1): no effect without packing"));
   a = adopted(with("true", "bfd", "true"));
-  CHECK(a.config.data.packing() == data::Pack::kStream);
-  CHECK(a.says("joined and cut; there rows stay whole"));
+  CHECK(a.config.data.packing() == data::Pack::kDocuments);
+  CHECK(a.says("packing_strategy: bfd (a.yaml:1): as data.pack says"));
   CHECK(a.config.train.recompute.mode == RecomputeMode::kOffload);
-  CHECK_FALSE(adopted(with("true", "wrapped", "true")).says("there rows stay whole"));
-  CHECK(test::contains(refusal(with("true", "bfd", "false", "true")),
+  a = adopted(with("true", "bfd", "false", "true"));
+  CHECK(a.config.data.packing() == data::Pack::kDocuments);
+  CHECK(a.config.data.objective == data::Objective::kSft);
+  CHECK(adopted(with("true", "bfd_split", "true")).says("there its rest is a row, too"));
+  CHECK(adopted(with("true", "wrapped", "true")).config.data.packing() == data::Pack::kStream);
+  CHECK(test::contains(refusal(with("true", "wrapped", "false", "true")),
                        "a.yaml:1: completion_only_loss: data.objective: sft: expected data.pack"));
+  CHECK(test::contains(refusal(with("true", "ffd", "false")),
+                       "expected bfd or wrapped, got \"ffd\""));
+  CHECK(adopted("packing: true\n").config.data.packing() == data::Pack::kDocuments);
+  CHECK(adopted("padding_free: true\n").says("--set data.pack=documents"));
+  CHECK(adopted("packing: true\npadding_free: true\n").says("(a.yaml:2): as data.pack says"));
   CHECK(adopted("completion_only_loss: false\n").config.data.objective == data::Objective::kLm);
   const std::string unsaid = "--set data.train_on=assistant does it here";
   CHECK(adopted(with("false", "bfd", "false")).says(unsaid));

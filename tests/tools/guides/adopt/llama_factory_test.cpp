@@ -90,12 +90,31 @@ TEST_CASE("adopt llamafactory: its defaults, and the kinds of training") {
   CHECK(full.says("lora_rank: 4 (a.yaml:5): no effect without finetuning_type: lora"));
 }
 
+TEST_CASE("adopt llamafactory: rows that share a sequence") {
+  const auto pack = [](const std::string& more, const std::string& stage = kModel) {
+    return adopted(stage + more);
+  };
+  CHECK(pack("").config.data.packing() == data::Pack::kExamples);
+  for (const char* neat : {"neat_packing: true\n", "packing: true\nneat_packing: true\n",
+                           "packing: false\nneat_packing: true\n"}) {
+    const Adopted a = pack(neat);
+    CHECK(a.config.data.packing() == data::Pack::kDocuments);
+    CHECK(a.says("best fit; there other rows share a sequence"));
+  }
+  Adopted a = pack("packing: true\nneat_packing: false\n");
+  CHECK(a.config.data.packing() == data::Pack::kDocuments);
+  CHECK(a.says("rows do not see each other; there only with neat_packing"));
+  a = pack("neat_packing: true\n", "model_name_or_path: m\nstage: pt\nlearning_rate: 0.001\n");
+  CHECK(a.config.data.packing() == data::Pack::kStream);
+  CHECK(a.says("neat_packing: true (a.yaml:4): no effect with stage: pt"));
+}
+
 TEST_CASE("adopt llamafactory: what is not here is refused, all at once") {
   const std::string error = refusal(kModel +
-                                    "template: qwen3\nquantization_bit: 4\nneat_packing: true\n"
+                                    "template: qwen3\nquantization_bit: 4\nstreaming: true\n"
                                     "use_galore: true\nuse_dora: true\n");
   CHECK(test::contains(error, "a.yaml:5: quantization_bit: 4: weights have 16 or 32 bits here"));
-  CHECK(test::contains(error, "a.yaml:6: neat_packing: true: a sequence of several rows"));
+  CHECK(test::contains(error, "a.yaml:6: streaming: true: a text that is read while"));
   CHECK(test::contains(error, "a.yaml:7: use_galore: true: there is no such optimizer here"));
   CHECK(test::contains(error, "a.yaml:8: use_dora: true: a low-rank term is a plain one"));
 }
