@@ -44,7 +44,7 @@ size_t workspace_of(const MemoryUsage& usage) {
 
 MemoryOfRank predicted_memory(const MemoryCase& run, int rank) {
   tools::MetaRun meta(run.options, run.ranks, rank);
-  if (run.masked) meta.hide_padding();
+  meta.set_rows(run.kind);
   meta.load(models::from_scratch(0), run.from_first_rank);
   const int64_t rows = kRows * run.options.fsdp.micro_steps;
   meta.set_rows_per_pass(run.rows_per_pass(rows));
@@ -67,7 +67,7 @@ std::vector<MemoryOfRank> counted_memory(const MemoryCase& run) {
     const int64_t rows = kRows * run.options.fsdp.micro_steps;
     const auto batch_of = [&](int64_t count) {
       Batch batch = tools::synthetic_batch(run.options.model, count, kLength, world.rank(),
-                                           world.size(), run.rows_per_pass(rows), run.masked);
+                                           world.size(), run.rows_per_pass(rows), run.kind);
       for (size_t i = 0; i < batch.tokens.size(); ++i) {  // row by row the same: 0, 1, 4, ...
         batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
                                                static_cast<size_t>(run.options.model.vocabulary));
@@ -185,7 +185,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
   if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   run.from_first_rank = l[kMore] == kFirstRank;
-  run.masked = l[kMore] == kMasked;
+  run.kind = {.masked = l[kMore] == kMasked, .documents = l[kMore] == kDocuments ? 3 : 0};
   if (l[kMore] == kNarrow) {
     o.fsdp.master_dtype = o.fsdp.param_dtype == DType::kF16 ? DType::kF16 : DType::kBF16;
     o.optimizer.state_dtype = DType::kBF16;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/pairwise.h"
+#include "tools/predict/meta_run.h"
 #include "tools/train/placed_session.h"
 
 namespace fsdp::test {
@@ -16,7 +17,7 @@ struct MemoryCase {
   int ranks = 1;
   bool evaluates = false;
   bool from_first_rank = false;
-  bool masked = false;  // padding is hidden
+  tools::SyntheticRows kind;
 
   // With fixed_order: of a batch of so many rows; some ranks are without a pass in the last
   // micro-step.
@@ -65,9 +66,10 @@ enum MemoryMore {
   kInnerGroup,
   kKept,
   kThreeInFlight,
-  kInBackward
+  kInBackward,
+  kDocuments
 };
-constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 5, 4, 8, 2, 3, 2, 4, 15};
+constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 5, 4, 8, 2, 3, 2, 4, 16};
 
 // Whether these levels go together; -1: not chosen yet.
 bool go_together(const MemoryLevels& levels);

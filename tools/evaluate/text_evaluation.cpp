@@ -16,6 +16,7 @@
 #include "tools/data/token_cache.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/predict/model_use.h"
+#include "tools/predict/predicted_run.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -156,7 +157,7 @@ EvaluatedData open_validation(config::TrainConfig config, const OpenedModel& mod
   out.batches = out.of_run->validation(models::input_rules(model.config));
   out.use = use_of_batches(out.of_run->largest_validation_batches(),
                            config::step_shape(config, world.size()).rows_per_pass,
-                           config.data.hides_padding());
+                           kind_of_rows(config.data));
   for (const data::Role role : out.of_run->validation_roles()) {
     out.by_role.emplace_back(name_of(role),
                              out.of_run->validation_of(role, models::input_rules(model.config)));

@@ -15,7 +15,7 @@
 namespace fsdp::tools {
 
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
-                      int ranks, int64_t rows_per_pass, bool masked) {
+                      int ranks, int64_t rows_per_pass, const SyntheticRows& kind) {
   const models::InputRules rules = models::input_rules(model);
   LabelledRows own = {.length = length};
   if (rows_per_pass > 0) {
@@ -30,8 +30,14 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
     own.tokens.resize((row + 1) * static_cast<size_t>(length), 0);
   }
   own.labels = own.tokens;
-  if (masked) own.mask.assign(own.tokens.size(), 1);
-  Batch batch = make_batch(std::move(own), rules, rows * rules.targets_of_row(length));
+  if (kind.masked) own.mask.assign(own.tokens.size(), 1);
+  const int64_t documents = std::min(kind.documents, length);
+  for (size_t i = 0; documents > 0 && i < own.tokens.size(); ++i) {
+    const int64_t t = static_cast<int64_t>(i) % length, document = t * documents / length;
+    own.first_key.push_back(static_cast<int32_t>((document * length + documents - 1) / documents));
+  }
+  const int64_t targets = rules.targets_of_row(length) - std::max<int64_t>(documents - 1, 0);
+  Batch batch = make_batch(std::move(own), rules, rows * targets);
   if (rows_per_pass > 0) {
     batch.rows_per_pass = rows_per_pass;
     batch.passes = (rows + rows_per_pass - 1) / rows_per_pass;
@@ -207,7 +213,7 @@ const Batch& MetaRun::batch_of(const data::BatchShape& shape) {
   if (const auto found = batches_.find(key); found != batches_.end()) return found->second;
   if (batches_.size() == kMostKept) batches_.clear();
   return batches_[key] = synthetic_batch(session_->model().config(), shape.rows, shape.length,
-                                         world_->rank(), world_->size(), rows_per_pass_, masked_);
+                                         world_->rank(), world_->size(), rows_per_pass_, kind_);
 }
 
 // Rows split evenly over micro-steps: the first of them have one more. The session's have as many

@@ -56,11 +56,16 @@ struct PhaseMemory {
   MemoryUsage file;   // of what lies in a file
 };
 
+// What rows without a text have in addition to tokens and labels.
+struct SyntheticRows {
+  bool masked = false;    // padding is hidden
+  int64_t documents = 0;  // of a row, of like lengths, which do not see each other; 0: a row is one
+};
 // Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
 // a token for padding (fairseq's), every row has one: the most that a batch takes. `rows_per_pass`:
-// of the batch; 0: it has no passes. `masked`: padding is hidden.
+// of the batch; 0: it has no passes.
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
-                      int ranks, int64_t rows_per_pass = 0, bool masked = false);
+                      int ranks, int64_t rows_per_pass = 0, const SyntheticRows& kind = {});
 
 // Of a run that was to stop there.
 class TooMuchMemory : public Error {
@@ -77,8 +82,8 @@ class MetaRun {
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
 
-  // Batches from now on have a mask of padding.
-  void hide_padding() { masked_ = true; }
+  // Of the batches from now on.
+  void set_rows(const SyntheticRows& kind) { kind_ = kind; }
   // Of the batches from now on, see Batch; 0: they have no passes.
   void set_rows_per_pass(int64_t rows) { rows_per_pass_ = rows; }
   // A step stands for one of so many micro-steps, more than the session has; the rows of batches
@@ -161,7 +166,8 @@ class MetaRun {
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;  // by rows and length
   int64_t rows_per_pass_ = 0, micro_steps_ = 0;           // 0: what the session has
   uint32_t steps_ = 0;
-  bool in_phase_ = false, timing_ = false, recording_ = false, masked_ = false;
+  bool in_phase_ = false, timing_ = false, recording_ = false;
+  SyntheticRows kind_;
   double step_begin_s_ = 0, step_ms_ = 0, evaluation_ms_ = 0;
   std::vector<StepCall> calls_;
 };

@@ -104,10 +104,10 @@ void walk(Session& session, GenerationOptions options, const PromptBatch& batch)
 }  // namespace
 
 ModelUse use_of_batches(std::vector<data::BatchShape> shapes, int64_t rows_per_pass,
-                        bool hides_padding) {
+                        const SyntheticRows& kind) {
   const int64_t most = shapes.empty() ? 1 : shapes.front().rows;
   const auto work = [=](MetaRun& run, int64_t rows) {
-    if (hides_padding) run.hide_padding();
+    run.set_rows(kind);
     if (rows == most) run.set_rows_per_pass(rows_per_pass);
     for (int i = 0; i < kTimes; ++i) {
       for (data::BatchShape shape : shapes) {

@@ -24,7 +24,7 @@ struct ModelUse {
 };
 // Batches of an evaluation, the largest first. `rows_per_pass`: see Batch; 0: they have no passes.
 ModelUse use_of_batches(std::vector<data::BatchShape> shapes, int64_t rows_per_pass = 0,
-                        bool hides_padding = false);
+                        const SyntheticRows& kind = {});
 // As generate_in_batches() does it. `vocabulary`: the model's.
 ModelUse use_of_generation(const GenerationOptions& options,
                            const std::vector<std::vector<int32_t>>& prompts, int64_t batch,

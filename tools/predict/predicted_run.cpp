@@ -2,6 +2,7 @@
 #include "tools/predict/predicted_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -130,13 +131,19 @@ std::string describe_run(const models::ModelConfig& model, comm::Strategy strate
                      ranks == 1 ? "" : "s");
 }
 
+SyntheticRows kind_of_rows(const config::DataSection& c, std::optional<double> documents) {
+  constexpr double kUsual = 4;  // documents that share a row, where no data says it
+  const double in_row = std::max(documents.value_or(kUsual), 1.0);
+  return {.masked = c.hides_padding(), .documents = c.packs_documents() ? std::llround(in_row) : 0};
+}
+
 PredictedData data_of(const config::TrainConfig& config, int ranks) {
   const config::StepShape shape = config::step_shape(config, ranks);
   const data::BatchShape full = {.rows = shape.batch, .length = config.data.sequence_length};
   PredictedData out = {.usual = full,
                        .batches = {full},
                        .rows_per_pass = shape.rows_per_pass,
-                       .hides_padding = config.data.hides_padding()};
+                       .kind = kind_of_rows(config.data)};
   if (config.data.validation.empty()) return out;
   constexpr int64_t kManyBatches = 1000;  // of a text of unknown length
   out.validation_batches = {full};
@@ -158,7 +165,7 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
   auto run = std::make_unique<MetaRun>(shortened, ranks, rank, std::move(rates));
   if (shortened.fsdp.micro_steps < of_step) run->set_micro_steps(of_step);
   run->stop_above(stop_above);
-  if (data.hides_padding) run->hide_padding();
+  run->set_rows(data.kind);
   run->load(fill_of(config), config.fsdp.sync_module_states);
   if (data.first_step > 0) run->phase("resuming", walk_restored);
   if (config.checkpoint.async) {

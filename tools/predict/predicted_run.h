@@ -16,18 +16,21 @@ struct PredictedData {
   // Of the steps, one after the other; the last one of all that follow. At least one.
   std::vector<data::BatchShape> batches;
   std::vector<data::BatchShape>
-      validation_batches;      // the same of an evaluation; none: there is none
-  int64_t evaluated = 0;       // batches of an evaluation
-  int64_t first_step = 0;      // that the run goes on from
-  int64_t rows_per_pass = 0;   // see Batch
-  bool hides_padding = false;  // batches have a mask
-  int64_t prompt_tokens = 1;   // of the sample; 0: there is none
+      validation_batches;     // the same of an evaluation; none: there is none
+  int64_t evaluated = 0;      // batches of an evaluation
+  int64_t first_step = 0;     // that the run goes on from
+  int64_t rows_per_pass = 0;  // see Batch
+  SyntheticRows kind;         // of rows of batches
+  int64_t prompt_tokens = 1;  // of the sample; 0: there is none
 };
 // Of batches whose shapes are known by their number: those of the first ones, as many as it takes
 // no time to look at, and the largest of all `count`.
 std::vector<data::BatchShape> shapes_of(int64_t count, int64_t rows,
                                         const std::function<data::BatchShape(int64_t)>& shape_of,
                                         const std::vector<data::BatchShape>& largest);
+// `documents`: how many share a row, where the data says it.
+SyntheticRows kind_of_rows(const config::DataSection& c,
+                           std::optional<double> documents = std::nullopt);
 // Where there is no data yet: full batches of full length.
 PredictedData data_of(const config::TrainConfig& config, int ranks);
 

@@ -79,6 +79,8 @@ class TrainData {
   BatchSource validation(const models::InputRules& rules) const;
   // The training data by source; rules of a model that predicts the next token.
   std::vector<DataFigures> figures() const;
+  // How many documents share a sequence of the training data, on average; 1 where none do.
+  double documents_in_sequence() const;
   // Roles of conversations of data.validation that have a turn; none for a share of data.train.
   std::vector<data::Role> validation_roles() const;
   // The validation data with the turns of a role as labels.

@@ -205,6 +205,15 @@ std::vector<DataFigures> TrainData::figures() const {
   return out;
 }
 
+double TrainData::documents_in_sequence() const {
+  int64_t rows = 0, sequences = 0;
+  for (const Part& part : train_) {
+    rows += part.counted().count();
+    sequences += part.sequences->count();
+  }
+  return sequences > 0 ? static_cast<double>(rows) / static_cast<double>(sequences) : 1;
+}
+
 // A guide's labels are repeated to the letter; what they do is said.
 void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
   using data::Objective;
