@@ -56,7 +56,7 @@ struct PhaseMemory {
   MemoryUsage file;   // of what lies in a file
 };
 
-// What rows without a text have in addition to tokens and labels.
+// The form of rows without a text.
 struct SyntheticRows {
   bool masked = false;    // padding is hidden
   int64_t documents = 0;  // of a row, of like lengths, which do not see each other; 0: a row is one
@@ -82,7 +82,7 @@ class MetaRun {
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
 
-  // Of the batches from now on.
+  // For the batches from now on.
   void set_rows(const SyntheticRows& kind) { kind_ = kind; }
   // Of the batches from now on, see Batch; 0: they have no passes.
   void set_rows_per_pass(int64_t rows) { rows_per_pass_ = rows; }
