@@ -164,7 +164,7 @@ refused() {  # PATTERN key=value...
   [ "$(grep -c '^fsdp: ' refused.log)" = 1 ] && grep -qE "$pattern" refused.log || fail "$*: $(cat refused.log)"
 }
 refused 'data.objective: sft: expected rows with an answer' data.train=config.yaml
-refused 'data.objective: sft: expected data.pack: examples, got stream' data.train=squad.json data.pack=stream
+refused 'data.objective: sft: expected data.pack: examples or documents, got stream' data.train=squad.json data.pack=stream
 refused 'data.pad: left has no effect with data.pack: stream' data.objective=lm data.pad=left data.train=squad.json
 refused 'alpaca.json:1: expected an object' data.train=alpaca.json data.format=squad
 refused 'data.validation: expected a share between 0% and 100%' data.train=squad.json data.format=squad data.validation=200%

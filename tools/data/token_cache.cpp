@@ -343,7 +343,7 @@ void remove_abandoned(const std::filesystem::path& cache) {
   }
 }
 
-std::vector<SkippedRow> for_each_of(const TokenSource& source, const UseDocument& use) {
+std::vector<SkippedRow> for_each_source_row(const TokenSource& source, const UseDocument& use) {
   if (source.subset) return for_each_row_of(*source.subset, source.files, source.text, use);
   return for_each_document(source.files, source.text, use);
 }
@@ -371,7 +371,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
                                  : encoder.encode(document, use_ids);
     if (source.form != RowForm::kStream) writer.end_row(span);
   };
-  const std::string skipped = to_jsonl(for_each_of(source, use));
+  const std::string skipped = to_jsonl(for_each_source_row(source, use));
   for (size_t i = 0; i < stamps.size(); ++i) {
     FileStamp read = stamps[i];
     FSDP_CHECK(unchanged(source.files[i], read, source.text),
@@ -390,7 +390,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
 std::string place_of_row(const TokenSource& source, int64_t row) {
   std::string out;
   int64_t next = 0;
-  for_each_of(source, [&](const Document& document) {
+  for_each_source_row(source, [&](const Document& document) {
     if (next++ != row) return;
     const MappedFile file(source.files[document.file_number]);
     const std::string_view before = file.text().substr(0, document.place.begin);

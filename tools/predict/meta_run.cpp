@@ -26,7 +26,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
     for (int64_t row = 0; row < mine.count; ++row) own.samples.push_back(mine.first + row);
   }
   for (size_t row = 0; row < own.samples.size(); ++row) {
-    own.tokens.push_back(std::max(rules.padding, 0));
+    own.tokens.push_back(kind.documents > 0 ? 0 : std::max(rules.padding, 0));
     own.tokens.resize((row + 1) * static_cast<size_t>(length), 0);
   }
   own.labels = own.tokens;
@@ -36,8 +36,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
     const int64_t t = static_cast<int64_t>(i) % length, document = t * documents / length;
     own.first_key.push_back(static_cast<int32_t>((document * length + documents - 1) / documents));
   }
-  const int64_t targets = rules.targets_of_row(length) - std::max<int64_t>(documents - 1, 0);
-  Batch batch = make_batch(std::move(own), rules, rows * targets);
+  Batch batch = make_batch(std::move(own), rules, rows * rules.targets_of_row(length));
   if (rows_per_pass > 0) {
     batch.rows_per_pass = rows_per_pass;
     batch.passes = (rows + rows_per_pass - 1) / rows_per_pass;

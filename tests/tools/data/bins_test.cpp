@@ -21,7 +21,7 @@ namespace {
 using Lengths = std::vector<uint32_t>;
 using RowLists = std::vector<std::vector<uint32_t>>;
 
-RowLists rows_of(const Bins& bins) {
+RowLists rows_in(const Bins& bins) {
   RowLists out;
   for (int64_t i = 0; i < bins.count(); ++i) {
     const auto rows = bins.rows_of(i);
@@ -32,7 +32,7 @@ RowLists rows_of(const Bins& bins) {
 
 std::string text_of(const Bins& bins) {
   std::string out;
-  for (const auto& bin : rows_of(bins)) {
+  for (const auto& bin : rows_in(bins)) {
     if (!out.empty()) out += ";";
     for (size_t i = 0; i < bin.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(bin[i]);
   }
@@ -59,16 +59,16 @@ TEST_CASE("bins: the results of another program, bit by bit") {
 }
 
 TEST_CASE("bins: rows that are too long, of no token, of one token, and all alike") {
-  CHECK(rows_of(pack_rows(Lengths{5, 2, 3, 1}, 4, 100)) == RowLists{{0}, {2, 3}, {1}});
-  CHECK(rows_of(pack_rows(Lengths{3, 2}, 8, 100)) == RowLists{{0, 1}});
-  CHECK(rows_of(pack_rows(Lengths{0, 1, 0, 1, 4}, 4, 100)) == RowLists{{4}, {1, 3}});
-  CHECK(rows_of(pack_rows(Lengths(5, 2), 4, 100)) == RowLists{{0, 1}, {2, 3}, {4}});
-  CHECK(rows_of(pack_rows(Lengths{1, 2, 0, 3}, 9, 1)) ==
+  CHECK(rows_in(pack_rows(Lengths{5, 2, 3, 1}, 4, 100)) == RowLists{{0}, {2, 3}, {1}});
+  CHECK(rows_in(pack_rows(Lengths{3, 2}, 8, 100)) == RowLists{{0, 1}});
+  CHECK(rows_in(pack_rows(Lengths{0, 1, 0, 1, 4}, 4, 100)) == RowLists{{4}, {1, 3}});
+  CHECK(rows_in(pack_rows(Lengths(5, 2), 4, 100)) == RowLists{{0, 1}, {2, 3}, {4}});
+  CHECK(rows_in(pack_rows(Lengths{1, 2, 0, 3}, 9, 1)) ==
         RowLists{{0}, {1}, {3}});  // a window of one
-  CHECK(rows_of(pack_rows(Lengths{1, 2, 3, 4}, 9, 2)) == RowLists{{1, 0}, {3, 2}});
+  CHECK(rows_in(pack_rows(Lengths{1, 2, 3, 4}, 9, 2)) == RowLists{{1, 0}, {3, 2}});
   CHECK(pack_rows({}, 4, 1).count() == 0);
   CHECK(pack_rows(Lengths{0, 0}, 4, 1).count() == 0);
-  CHECK(rows_of(pack_rows(Lengths{UINT32_MAX, 1}, UINT32_MAX, 2)) == RowLists{{0}, {1}});
+  CHECK(rows_in(pack_rows(Lengths{UINT32_MAX, 1}, UINT32_MAX, 2)) == RowLists{{0}, {1}});
   for (const auto& [capacity, window] :
        {std::pair<int64_t, int64_t>{0, 1}, {4, 0}, {1LL << 32, 1}}) {
     CHECK_THROWS_AS(pack_rows(Lengths{1}, capacity, window), Error);
@@ -80,7 +80,7 @@ TEST_CASE("bins: each row is in one bin, and no bin holds more than its capacity
   for (const int64_t window : {1, 2, 77, 5000, 1 << 20}) {
     const Bins bins = pack_rows(lengths, 300, window);
     std::vector<int> times(lengths.size());
-    for (const auto& bin : rows_of(bins)) {
+    for (const auto& bin : rows_in(bins)) {
       int64_t tokens = 0;
       for (const uint32_t row : bin) {
         ++times[row];

@@ -235,9 +235,10 @@ TEST_CASE_FIXTURE(ChatPaths, "data paths: conversations, and keys that contradic
   config.data.format = data::TextFormat::kAuto;
   config.data.objective = data::Objective::kLm;
   config.data.pack = data::Pack::kStream;
-  CHECK(test::error_of([&] {
-          resolve();
-        }).ends_with("data.pack: expected examples with data.format: messages, got stream"));
+  CHECK(
+      test::error_of([&] { resolve(); })
+          .ends_with(
+              "data.pack: expected examples or documents with data.format: messages, got stream"));
 }
 
 TEST_CASE_FIXTURE(ChatPaths, "data paths: a row with the text that is asked for is a text") {
