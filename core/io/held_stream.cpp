@@ -59,7 +59,7 @@ std::string held_stream(const std::string& given) {
   const std::string path = given == "-" ? "/dev/stdin" : given;
   const int stream = named_descriptor(path);
   struct stat status {};
-  // Who reads what is no stream, or is not there, says what is wrong.
+  // A reader of a name that is no stream, or does not exist, says what is wrong.
   if (stream < 0 || ::fstat(stream, &status) != 0 || S_ISREG(status.st_mode)) return path;
   // Stays open until the end of the process, and in the processes that it starts.
   const int content = ::memfd_create("stream", 0);
