@@ -15,21 +15,6 @@ namespace fsdp::tools {
 
 namespace fs = std::filesystem;
 
-// ---------------------------------------------------------------------------- Batches
-
-namespace {
-
-// Labels that count of some rows: not ignored, not at position 0, which nothing predicts.
-int64_t label_tokens(const LabelledRows& rows, const RowRange& range) {
-  int64_t count = 0;
-  for (int64_t i = range.first * rows.length; i < (range.first + range.count) * rows.length; ++i) {
-    count += i % rows.length != 0 && rows.labels[static_cast<size_t>(i)] != kIgnoreIndex;
-  }
-  return count;
-}
-
-}  // namespace
-
 // ---------------------------------------------------------------------------- Tensors
 
 ExpectedTensors::ExpectedTensors(const fs::path& path, std::string prefix)
@@ -43,6 +28,10 @@ std::vector<std::string> ExpectedTensors::names() const {
   return out;
 }
 
+std::string ExpectedTensors::where(const std::string& name) const {
+  return fmt::format("{}: tensor \"{}\"", path().string(), prefix_ + name);
+}
+
 std::vector<int64_t> ExpectedTensors::shape(const std::string& name) const {
   return file_.entry(prefix_ + name).shape;
 }
@@ -50,8 +39,8 @@ std::vector<int64_t> ExpectedTensors::shape(const std::string& name) const {
 void ExpectedTensors::check_shape(const std::string& name,
                                   const std::vector<int64_t>& expected) const {
   const std::vector<int64_t> got = shape(name);
-  FSDP_CHECK(got == expected, "{}: tensor \"{}\": expected {}, got {}", path().string(),
-             prefix_ + name, Shape(expected).str(), Shape(got).str());
+  FSDP_CHECK(got == expected, "{}: expected {}, got {}", where(name), Shape(expected).str(),
+             Shape(got).str());
 }
 
 std::vector<double> ExpectedTensors::read(const std::string& name,
@@ -82,26 +71,88 @@ double ExpectedTensors::largest() const {
   return largest;
 }
 
-std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
-                                const models::InputRules& rules) {
-  const std::vector<int64_t> shape = tensors.shape("input_ids");
-  const std::string path = tensors.path().string();
-  FSDP_CHECK(shape.size() >= (stacked ? 3 : 2), "{}: tensor \"input_ids\": too few dimensions: {}",
-             path, Shape(shape).str());
-  FSDP_CHECK(tensors.shape("labels") == shape, "{}: tensor \"labels\": expected {}, got {}", path,
-             Shape(shape).str(), Shape(tensors.shape("labels")).str());
+// ---------------------------------------------------------------------------- Batches
+
+namespace {
+
+// Labels that count of some rows: not ignored, not at position 0, which nothing predicts.
+int64_t label_tokens(const LabelledRows& rows, const RowRange& range) {
+  int64_t count = 0;
+  for (int64_t i = range.first * rows.length; i < (range.first + range.count) * rows.length; ++i) {
+    count += i % rows.length != 0 && rows.labels[static_cast<size_t>(i)] != kIgnoreIndex;
+  }
+  return count;
+}
+
+// Positions, which begin again with each document of a row -> where each token's document begins.
+std::vector<int32_t> first_keys(const std::vector<int32_t>& positions, int64_t length,
+                                const std::string& where) {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const auto t = static_cast<int32_t>(static_cast<int64_t>(i) % length);
+    const int64_t next = t == 0 ? 0 : int64_t{positions[i - 1]} + 1;
+    FSDP_CHECK(positions[i] == 0 || positions[i] == next,
+               "{}: row {}, column {}: expected 0, where a document begins{}, got {}", where,
+               static_cast<int64_t>(i) / length, t,
+               t == 0 ? "" : fmt::format(", or {}, where it continues", next), positions[i]);
+    out.push_back(t - positions[i]);
+  }
+  return out;
+}
+
+// LabelledRows::first_key of a file that has it, or the positions it follows from. Empty, as where
+// the file has neither, if every row is one document.
+std::vector<int32_t> read_first_keys(const ExpectedTensors& tensors,
+                                     const std::vector<int64_t>& shape) {
+  const bool given = tensors.contains("first_key");
+  if (!given && !tensors.contains("position_ids")) return {};
+  const char* const name = given ? "first_key" : "position_ids";
+  FSDP_CHECK(!given || !tensors.contains("position_ids"),
+             "{}: expected first_key or position_ids, which says the same, got both",
+             tensors.path().string());
+  tensors.check_shape(name, shape);
+  std::vector<int32_t> out = tensors.read_integers(name);
+  if (!given) out = first_keys(out, shape.back(), tensors.where(name));
+  if (std::all_of(out.begin(), out.end(), [](int32_t first) { return first == 0; })) return {};
+  return out;
+}
+
+LabelledRows read_rows(const ExpectedTensors& tensors, const std::vector<int64_t>& shape) {
+  tensors.check_shape("labels", shape);
   LabelledRows all = {.length = shape.back(),
                       .tokens = tensors.read_integers("input_ids"),
                       .labels = tensors.read_integers("labels")};
-  const std::vector<std::string> names = tensors.names();
-  if (std::find(names.begin(), names.end(), "attention_mask") != names.end()) {
-    tensors.check_shape("attention_mask", shape);
-    all.mask = tensors.read_integers("attention_mask");
-  }
-  FSDP_CHECK(!all.tokens.empty(), "{}: tensor \"input_ids\": empty", path);
+  FSDP_CHECK(!all.tokens.empty(), "{}: empty", tensors.where("input_ids"));
+  all.first_key = read_first_keys(tensors, shape);
+  const bool documents = !all.first_key.empty();
+  if (documents) models::ignore_first_labels(all.labels, all.first_key, all.length);
+  if (!tensors.contains("attention_mask")) return all;
+  tensors.check_shape("attention_mask", shape);
+  std::vector<int32_t> mask = tensors.read_integers("attention_mask");
+  const auto hidden = std::find(mask.begin(), mask.end(), 0);
+  FSDP_CHECK(!documents || hidden == mask.end(),
+             "{}: row {}: expected no 0 with documents: padding is a document of its own",
+             tensors.where("attention_mask"), (hidden - mask.begin()) / all.length);
+  if (!documents) all.mask = std::move(mask);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
+                                const models::InputRules& rules) {
+  const std::vector<int64_t> shape = tensors.shape("input_ids");
+  FSDP_CHECK(shape.size() >= (stacked ? 3 : 2), "{}: too few dimensions: {}",
+             tensors.where("input_ids"), Shape(shape).str());
+  LabelledRows all = read_rows(tensors, shape);
   for (int64_t row = 0; row < all.rows(); ++row) all.samples.push_back(row);
   const int64_t steps = stacked ? shape.front() : 1, rows = all.rows() / steps;
-  const Batch of_all_steps = make_batch(all, rules, 0);
+  Batch of_all_steps;
+  try {
+    of_all_steps = make_batch(all, rules, 0);
+  } catch (const Error& error) {
+    fail("{}: {}", tensors.path().string(), error.what());
+  }
   std::vector<Batch> out;
   for (int64_t step = 0; step < steps; ++step) {
     const RowRange range = {.first = step * rows, .count = rows};

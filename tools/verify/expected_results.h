@@ -8,6 +8,9 @@
 // both with config.json, model.safetensors and reference.json (losses, options, limits). The folder
 // of a LoRA adapter has adapter_config.json and adapter_model.safetensors instead of the first two,
 // which lie where the former says.
+// Batches are input_ids and labels, and if there, of the same shape: attention_mask, 0 where a row
+// is padded; where a row has documents that do not see each other, position_ids, which begin at 0
+// with each, or first_key, the column where the document of a token begins.
 // Read next: tools/verify/verification.h. Not here: computing anything.
 #pragma once
 
@@ -41,6 +44,8 @@ class ExpectedTensors {
 
   const std::filesystem::path& path() const { return file_.path(); }
   std::vector<std::string> names() const;  // without the prefix
+  bool contains(const std::string& name) const { return file_.contains(prefix_ + name); }
+  std::string where(const std::string& name) const;  // file and tensor, for errors
   std::vector<int64_t> shape(const std::string& name) const;
   // Error that names file and tensor when it is absent or of another shape.
   void check_shape(const std::string& name, const std::vector<int64_t>& shape) const;

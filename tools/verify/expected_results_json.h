@@ -52,8 +52,8 @@ class JsonPlace {
   std::string key_;
 };
 
-// All batches of a file: input_ids and labels (..., T). With `stacked` the first extent is the
-// steps; everything between it and T is rows.
+// All batches of a file: input_ids and labels (..., T), documents, padding. With `stacked` the
+// first extent is the steps; everything between it and T is rows.
 std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
                                 const models::InputRules& rules);
 

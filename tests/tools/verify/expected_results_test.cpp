@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/reference_copy.h"
+#include "tools/verify/expected_results_json.h"
 
 namespace fsdp::tools {
 namespace {
@@ -179,6 +180,98 @@ TEST_CASE("key biases: only where channels are not rotated, in every layout of q
 }
 
 using Ids = std::vector<int32_t>;
+using Integers = std::map<std::string, Ids>;
+
+// Two rows of eight. Every token but the last three of the first row is a label. The
+// tensors' names begin with "batch.".
+std::vector<Batch> batches_with(const Integers& further, bool stacked = false,
+                                DType dtype = DType::kI64) {
+  const test::TempFolder folder;
+  Integers all = {{"input_ids", {5, 6, 7, 8, 9, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}},
+                  {"labels", {5, 6, 7, 8, 9, -100, -100, -100, 1, 2, 3, 4, 5, 6, 7, 8}}};
+  all.insert(further.begin(), further.end());
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, values] : all) {
+    const auto columns = static_cast<int64_t>(values.size() / 2);
+    specs.push_back({"batch." + name, dtype, {2, columns}});
+    if (stacked) specs.back().shape = {2, 1, columns};
+  }
+  SafetensorsWriter writer(folder / "b", specs);
+  for (const auto& [name, values] : all) {
+    const std::vector<int64_t> wide(values.begin(), values.end());
+    if (dtype == DType::kI64) writer.write("batch." + name, wide.data(), wide.size() * 8);
+    if (dtype == DType::kI32) writer.write("batch." + name, values.data(), values.size() * 4);
+  }
+  writer.finish();
+  return read_batches(ExpectedTensors(folder / "b", "batch."), stacked, {});
+}
+
+const Ids kOneDocument = {0, 1, 2, 3, 4, 5, 6, 7};
+Ids joined(Ids first, const Ids& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+TEST_CASE("documents: position_ids or first_key; the first label of each is not counted") {
+  const Ids first_key = joined({0, 0, 0, 3, 3, 5, 5, 5}, Ids(8));
+  const Ids positions = joined({0, 1, 2, 0, 1, 0, 1, 2}, kOneDocument);
+  for (const DType dtype : {DType::kI32, DType::kI64}) {
+    for (const Integers& said :
+         {Integers{{"position_ids", positions}}, Integers{{"first_key", first_key}}}) {
+      const Batch batch = batches_with(said, false, dtype).front();
+      CHECK(batch.first_key == first_key);
+      CHECK(batch.positions == positions);
+      CHECK(batch.targets[2] == -100);
+      CHECK(batch.global_label_tokens == 2 + 1 + 7);
+      CHECK(count_targets(batch) == 2 + 1 + 7);
+    }
+  }
+  // Padding that a collator numbers 0 each.
+  const Ids zeros = joined({0, 1, 2, 0, 1, 0, 0, 0}, kOneDocument);
+  const std::vector<Batch> steps =
+      batches_with({{"position_ids", zeros}, {"attention_mask", Ids(16, 1)}}, true);
+  CHECK(steps[0].first_key == Ids{0, 0, 0, 3, 3, 5, 6, 7});
+  CHECK(steps[0].mask.empty());
+  CHECK(steps[0].global_label_tokens == 3);
+  CHECK(steps[1].global_label_tokens == 7);
+}
+
+TEST_CASE("documents: rows of one document each have no first_key, and may be padded") {
+  Ids mask(16, 1);
+  mask[7] = 0;
+  const Batch batch =
+      batches_with({{"position_ids", joined(kOneDocument, kOneDocument)}, {"attention_mask", mask}})
+          .front();
+  CHECK(batch.first_key.empty());
+  CHECK(batch.positions.empty());
+  CHECK(batch.mask == mask);
+  CHECK(batch.global_label_tokens == 4 + 7);
+}
+
+TEST_CASE("documents: what is wrong is named with file, tensor, row and column") {
+  const auto check = [](const Integers& further, const std::string& part) {
+    const std::string message = error_of([&] { batches_with(further); });
+    CHECK_MESSAGE(contains(message, "/b: " + part), message);
+  };
+  const auto positions = [&](const Ids& row, const std::string& part) {
+    check({{"position_ids", joined(kOneDocument, row)}},
+          "tensor \"batch.position_ids\": row 1, column " + part);
+  };
+  positions({1, 2, 3, 4, 5, 6, 7, 8}, "0: expected 0, where a document begins, got 1");
+  positions({0, 1, 2, 4, 5, 6, 7, 8},
+            "3: expected 0, where a document begins, or 3, where it continues, got 4");
+  positions({0, 1, 1, 2, 3, 4, 5, 6},
+            "2: expected 0, where a document begins, or 2, where it continues, got 1");
+  positions({0, 1, 0, -2147483647 - 1, 0, 1, 2, 3}, "3: expected 0, where a document begins, or 1");
+  check({{"position_ids", Ids(14)}}, "tensor \"batch.position_ids\": expected (2, 8), got (2, 7)");
+  check({{"first_key", joined(Ids(8), {0, 0, 1, 1, 1, 1, 1, 1})}},
+        "[first_key] token 2 of row 1: expected 2");
+  check({{"first_key", Ids(16)}, {"position_ids", Ids(16)}}, "expected first_key or position_ids");
+  Ids mask(16, 1);
+  mask[15] = 0;
+  check({{"first_key", joined({0, 0, 0, 3, 3, 5, 5, 5}, Ids(8))}, {"attention_mask", mask}},
+        "tensor \"batch.attention_mask\": row 1: expected no 0 with documents");
+}
 
 TEST_CASE("generation: prompts and new tokens, judged in f32 and f64") {
   const auto folder = test::fixture_path("models/gpt2");
