@@ -19,6 +19,7 @@ verify() {
 
 for dtype in f32 bf16; do
   verify "$fixtures/models/llama_gqa_llama3" --dtype $dtype --local-ranks 2
+  verify "$fixtures/models/mistral_documents" --dtype $dtype --local-ranks 2
 done
 verify "$fixtures/models/gpt2" --dtype bf16 --local-ranks 2
 verify "$fixtures/models/gpt2" --trajectory --local-ranks 2  # in f32, the single pass too

@@ -42,7 +42,7 @@ present() {
 here="bloom_padded gpt2 gpt2_5heads llama_gqa_llama3 llama_linear_tied lora_gpt2 mistral_window4
   neox_parallel qwen2_tied"
 # shellcheck disable=SC2086
-present "$fixtures" $here
+present "$fixtures" $here {gpt2,llama,mistral}_documents
 # shellcheck disable=SC2086
 [ ! -d "$shared" ] ||
   present "$shared" $here bloom_6heads llama_mha llama_theta1e6 lora_llama neox_sequential
