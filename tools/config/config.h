@@ -148,6 +148,7 @@ struct DataSection {
   std::optional<data::Pack> pack;  // see packing() and below, and so for the next but two
   int64_t pack_window = 100'000;   // rows
   data::LongRows long_rows = data::LongRows::kCut;
+  data::DocumentAttention document_attention = data::DocumentAttention::kAll;
   std::optional<bool> document_separator;
   std::optional<data::PadTo> pad_to;
   std::optional<data::PadSide> pad;  // none: resolve_paths() asks the tokenizer's folder
@@ -179,6 +180,10 @@ struct DataSection {
   data::PadSide padded_on() const { return pad.value_or(data::PadSide::kRight); }
   bool pads() const { return packing() == data::Pack::kExamples; }
   bool packs_documents() const { return packing() == data::Pack::kDocuments; }
+  // Whether documents share a sequence and do not see each other.
+  bool parts_documents() const {
+    return packs_documents() || document_attention == data::DocumentAttention::kOwn;
+  }
   bool has_labels_of_rows() const { return pads() || packs_documents(); }
   bool has_blocks_of_sentences() const {
     return format.guest != nullptr && sample_break_mode != data::BreakMode::kNone;

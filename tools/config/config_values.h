@@ -57,6 +57,9 @@ inline EnumNames<data::BadRows> names_of(data::BadRows) {
 inline EnumNames<data::Objective> names_of(data::Objective) { return own_names(data::kObjectives); }
 inline EnumNames<data::Pack> names_of(data::Pack) { return own_names(data::kPacks); }
 inline EnumNames<data::LongRows> names_of(data::LongRows) { return own_names(data::kLongRows); }
+inline EnumNames<data::DocumentAttention> names_of(data::DocumentAttention) {
+  return own_names(data::kDocumentAttentions);
+}
 inline EnumNames<data::TrainOn> names_of(data::TrainOn) { return own_names(data::kTrainOn); }
 inline EnumNames<data::SpecialInContent> names_of(data::SpecialInContent) {
   return {{"as_special", data::SpecialInContent::kAsSpecial},

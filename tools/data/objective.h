@@ -43,6 +43,14 @@ constexpr std::string_view name_of(Pack pack) {
   return kNames[static_cast<size_t>(pack)];
 }
 
+// What a token sees with kStream: all earlier tokens of its sequence, or those of its document.
+enum class DocumentAttention : uint8_t { kAll, kOwn };
+inline constexpr std::array kDocumentAttentions = {DocumentAttention::kAll,
+                                                   DocumentAttention::kOwn};
+constexpr std::string_view name_of(DocumentAttention what) {
+  return what == DocumentAttention::kAll ? "all" : "own";
+}
+
 // A row that is longer than a sequence, with kDocuments.
 enum class LongRows : uint8_t { kCut, kDrop, kFail };
 inline constexpr std::array kLongRows = {LongRows::kCut, LongRows::kDrop, LongRows::kFail};

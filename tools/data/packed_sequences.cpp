@@ -100,7 +100,48 @@ class PackedSequences final : public Sequences {
   int64_t longest_ = 0, lost_ = 0, tokens_ = 0;
 };
 
+class PartedSequences final : public Sequences {
+ public:
+  PartedSequences(std::shared_ptr<const Sequences> stream, int32_t document_end)
+      : stream_(std::move(stream)), document_end_(document_end) {}
+
+  int64_t count() const override { return stream_->count(); }
+  int64_t tokens_of(int64_t index, int64_t length) const override {
+    return stream_->tokens_of(index, length);
+  }
+  int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const override {
+    LabelledRows row;
+    append(index, length, rules, row);
+    return std::ssize(row.labels) - std::ranges::count(row.labels, kIgnoreIndex);
+  }
+  // Unless documents are empty; to know would take the whole stream.
+  bool is_trained(int64_t, int64_t length, const InputRules& rules) const override {
+    return rules.targets_of_row(length) > 0;
+  }
+  void append(int64_t index, int64_t length, const InputRules& rules,
+              LabelledRows& out) const override {
+    const size_t begin = out.tokens.size();
+    stream_->append(index, length, rules, out);
+    size_t first = begin;
+    for (size_t i = begin; i < out.tokens.size(); ++i) {
+      if (i > begin && out.tokens[i - 1] == document_end_) first = i;
+      out.first_key.push_back(static_cast<int32_t>(first - begin));
+      if (rules.shifted_labels && i == first) out.labels[i] = kIgnoreIndex;  // nobody predicts it
+    }
+  }
+  std::string summary() const override { return stream_->summary(); }
+
+ private:
+  std::shared_ptr<const Sequences> stream_;
+  int32_t document_end_;
+};
+
 }  // namespace
+
+std::shared_ptr<const Sequences> parted_sequences(std::shared_ptr<const Sequences> stream,
+                                                  int32_t document_end) {
+  return std::make_shared<PartedSequences>(std::move(stream), document_end);
+}
 
 std::shared_ptr<const Sequences> packed_sequences(std::shared_ptr<const Sequences> rows,
                                                   const PackedOptions& options) {

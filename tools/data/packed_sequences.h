@@ -1,6 +1,6 @@
-// Sequences of several rows that do not see each other: which rows share one (bins.h), their
-// tokens, labels and first_key (tools/engine/batch.h). A pure function of the rows' lengths, so
-// nothing is saved. Not here: tokens and labels of a row (row_layout.h), positions
+// Sequences of several documents that do not see each other, with first_key (tools/engine/batch.h):
+// rows that share one by their lengths alone (bins.h), so that nothing is saved, and parts of a
+// stream. Not here: tokens and labels of a row (row_layout.h), positions
 // (models/input_rules.h).
 #pragma once
 
@@ -24,6 +24,11 @@ struct PackedOptions {
 // caller has looked for them (first_long_row).
 std::shared_ptr<const Sequences> packed_sequences(std::shared_ptr<const Sequences> rows,
                                                   const PackedOptions& options);
+
+// Sequences of a stream whose documents do not see each other; `document_end` is the last token of
+// each. A document that goes on in the next sequence begins again there.
+std::shared_ptr<const Sequences> parted_sequences(std::shared_ptr<const Sequences> stream,
+                                                  int32_t document_end);
 
 // The first row of more than `length` tokens; -1: none.
 int64_t first_long_row(const Sequences& rows, int64_t length);

@@ -121,12 +121,11 @@ std::string describe_beside(const config::TrainConfig& config, const PredictedDa
 
 // "" for rows of one document.
 std::string remark_on_documents(const SyntheticRows& kind) {
-  return kind.documents == 0
-             ? ""
-             : fmt::format(
-                   "  data.pack: documents: {} documents in a sequence were assumed, which "
-                   "decide the time of attention\n",
-                   kind.documents);
+  return kind.documents == 0 ? ""
+                             : fmt::format(
+                                   "  {} documents in a sequence were assumed, which decide the "
+                                   "time of attention\n",
+                                   kind.documents);
 }
 
 // What one must know of the times, in lines.

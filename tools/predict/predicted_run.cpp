@@ -134,7 +134,7 @@ std::string describe_run(const models::ModelConfig& model, comm::Strategy strate
 SyntheticRows kind_of_rows(const config::DataSection& c, std::optional<double> documents) {
   constexpr double kUsual = 4;  // documents that share a row, where no data says it
   const double in_row = std::max(documents.value_or(kUsual), 1.0);
-  return {.masked = c.hides_padding(), .documents = c.packs_documents() ? std::llround(in_row) : 0};
+  return {.masked = c.hides_padding(), .documents = c.parts_documents() ? std::llround(in_row) : 0};
 }
 
 PredictedData data_of(const config::TrainConfig& config, int ranks) {

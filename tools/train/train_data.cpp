@@ -389,8 +389,11 @@ std::shared_ptr<const data::Sequences> TrainData::sequences(const data::TokenCac
       .before_use = [&cache](size_t first, size_t count) { cache.check(first, count); }};
   if (c.is_chat()) rows.set_turns(cache.turns());
   switch (c.packing()) {
-    case data::Pack::kStream:
-      return data::stream_sequences(rows, c.sequence_length);
+    case data::Pack::kStream: {
+      auto stream = data::stream_sequences(rows, c.sequence_length);
+      if (!c.parts_documents()) return stream;
+      return data::parted_sequences(std::move(stream), tokenizer_->end_of_text());
+    }
     case data::Pack::kExamples:
     case data::Pack::kDocuments:
       return data::example_sequences(

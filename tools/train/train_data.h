@@ -119,6 +119,7 @@ class TrainData {
   std::shared_ptr<const data::Sequences> sequences(
       const data::TokenCache& cache, std::optional<data::Role> role = std::nullopt) const;
   std::shared_ptr<const data::Sequences> packed(std::shared_ptr<const data::Sequences> rows) const;
+  double borders_in(const Part& part) const;  // of documents, in an average sequence of a stream
   void check_long_rows(const Part& part) const;
   std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
   std::string training_key() const, validation_key() const;

@@ -205,7 +205,23 @@ std::vector<DataFigures> TrainData::figures() const {
   return out;
 }
 
+// Counts in the first tokens, where a token ends each document.
+double TrainData::borders_in(const Part& part) const {
+  constexpr size_t kLookedAt = 1 << 20;
+  const std::span<const int32_t> ids = part.cache->unchecked();
+  return data::borders_of_documents(ids.first(std::min(ids.size(), kLookedAt)),
+                                    tokenizer_->end_of_text(), config_.data.sequence_length);
+}
+
 double TrainData::documents_in_sequence() const {
+  if (config_.data.packing() == data::Pack::kStream) {
+    double borders = 0, weights = 0;
+    for (const Part& part : train_) {
+      borders += part.cache ? part.weight * borders_in(part) : 0;
+      weights += part.weight;
+    }
+    return 1 + borders / weights;
+  }
   int64_t rows = 0, sequences = 0;
   for (const Part& part : train_) {
     rows += part.counted().count();
@@ -303,21 +319,19 @@ void TrainData::add_remarks_on_doubled(std::vector<std::string>& out) const {
   }
 }
 
-// Counts in the first tokens, where a token ends each document.
 void TrainData::add_remarks_on_borders(std::vector<std::string>& out) const {
-  constexpr size_t kLookedAt = 1 << 20;
   const config::DataSection& c = config_.data;
   if (c.packing() != data::Pack::kStream || !c.separates_documents()) return;
   for (const Part& part : train_) {
-    if (!part.cache) continue;
-    const std::span<const int32_t> ids = part.cache->unchecked();
-    const double borders = data::borders_of_documents(ids.first(std::min(ids.size(), kLookedAt)),
-                                                      tokenizer_->end_of_text(), c.sequence_length);
+    const double borders = part.cache ? borders_in(part) : 0;
     if (borders == 0) continue;
     out.push_back(fmt::format(
         "note: {}: data.pack: stream: a sequence has {:.2g} borders of documents on average, and "
-        "its documents see each other; with data.pack: documents they do not",
-        part.files.front(), borders));
+        "its documents {}",
+        part.files.front(), borders,
+        c.parts_documents() ? "do not see each other"
+                            : "see each other; with data.document_attention: own, or with "
+                              "data.pack: documents, they do not"));
   }
 }
 

@@ -79,12 +79,13 @@ TrainConfig changed_config() {
   changed.runtime.name = "a \"b\": \u00e9";
   changed.fsdp.options.offload = comm::Offload::kNvme;  // which has a folder
   changed.train.epochs = 0;
-  changed.data.sources.clear();                                      // beside data.train
-  changed.data.sample_break_mode = DataSection().sample_break_mode;  // of fairseq
-  changed.data.pack_window = DataSection().pack_window;              // of documents
-  changed.data.long_rows = DataSection().long_rows;                  // the same
-  changed.train.loss_mean = LossMean::kTokens;                       // which fixed_order asks for
-  changed.train.attention_deterministic = true;                      // and for this
+  changed.data.sources.clear();                                        // beside data.train
+  changed.data.sample_break_mode = DataSection().sample_break_mode;    // of fairseq
+  changed.data.pack_window = DataSection().pack_window;                // of documents
+  changed.data.long_rows = DataSection().long_rows;                    // the same
+  changed.data.document_attention = DataSection().document_attention;  // of data.pack: stream
+  changed.train.loss_mean = LossMean::kTokens;                         // which fixed_order asks for
+  changed.train.attention_deterministic = true;                        // and for this
   return changed;
 }
 

@@ -59,6 +59,11 @@ TEST_CASE("documents that share a sequence: keys, and what contradicts") {
       {{"data.pack=documents", "data.pack_window=0"}, "data.pack_window: expected"},
       {{"data.pack=documents", "data.long_rows=split"}, "expected one of cut, drop, fail"},
       {{"data.pack_window=7"}, "data.pack_window: 7 has no effect with data.pack: stream"},
+      {{"data.pack=documents", "data.document_attention=own"},
+       "data.document_attention: own has no effect with data.pack: documents"},
+      {{"data.document_attention=own", "data.document_separator=false"},
+       "data.document_attention: own: expected data.document_separator: true, got false: nothing "
+       "says where a document ends"},
       {{"data.pack=examples", "data.long_rows=drop"},
        "data.long_rows: drop has no effect with data.pack: examples"},
       {{"data.pack=documents", "data.format=synthetic"},

@@ -200,6 +200,32 @@ TEST_CASE_FIXTURE(PackedRows, "packed data: the answers of rows, the turns of co
   });
 }
 
+TEST_CASE_FIXTURE(PackedRows, "stream: documents that do not see each other, on any ranks") {
+  config.data.train = {write("r.jsonl", {"abcdefghi", "jkl", "m"})};  // 16 tokens
+  config.data.pack = data::Pack::kStream;
+  config.data.document_attention = data::DocumentAttention::kOwn;
+  const auto check = [](const LabelledRows& rows, int64_t row, const Ids& first_key) {
+    const auto begin = rows.first_key.begin() + row * 8;
+    CHECK(Ids(begin, begin + 8) == first_key);
+    for (int64_t i = 0; i < 8; ++i) {
+      const auto at = static_cast<size_t>(row * 8 + i);
+      CHECK(rows.labels[at] ==
+            (first_key[static_cast<size_t>(i)] == i ? kIgnoreIndex : rows.tokens[at]));
+    }
+  };
+  const Ids first(8, 0), second = {0, 0, 2, 2, 2, 2, 6, 6};  // "i" and its end begin again
+  on(1, [&](const TrainData& data, comm::Communicator&) {
+    check(data.labelled_rows(0), 0, first);
+    check(data.labelled_rows(0), 1, second);
+    CHECK(data.training({}).get(0).global_label_tokens == 7 + 5);
+    CHECK(data.documents_in_sequence() == 2);
+  });
+  on(2, [&](const TrainData& data, comm::Communicator& world) {
+    check(data.labelled_rows(0), 0, world.rank() == 0 ? first : second);
+    CHECK(data.training({}).get(0).global_label_tokens == 7 + 5);
+  });
+}
+
 TEST_CASE_FIXTURE(PackedRows, "stream: one note says how many documents see each other") {
   config.data.train = {write("r.jsonl", {"abc", "def", "ghi", "jkl"})};  // 16 tokens
   config.data.pack = data::Pack::kStream;
@@ -209,10 +235,17 @@ TEST_CASE_FIXTURE(PackedRows, "stream: one note says how many documents see each
     std::erase_if(out, [](const std::string& remark) { return !remark.starts_with("note: "); });
     return out;
   };
+  CHECK(notes() ==
+        std::vector<std::string>{
+            "note: " + config.data.train[0] +
+            ": data.pack: stream: a sequence has 1.5 borders of documents on average, "
+            "and its documents see each other; with data.document_attention: own, or with "
+            "data.pack: documents, they do not"});
+  config.data.document_attention = data::DocumentAttention::kOwn;
   CHECK(notes() == std::vector<std::string>{
                        "note: " + config.data.train[0] +
                        ": data.pack: stream: a sequence has 1.5 borders of documents on average, "
-                       "and its documents see each other; with data.pack: documents they do not"});
+                       "and its documents do not see each other"});
   config.data.train = {folder.write("one.txt", "One document of a few words.").string()};
   CHECK(notes().empty());
 }
