@@ -59,7 +59,9 @@ std::string not_its_rule(const AttentionArgs& in) {
     return fmt::format("a mask over {} queries and {} keys", queries, keys);
   }
   if (in.window > 0 && !in.causal) return "a window that is not causal";
-  if (in.first_key) return "its rows hold documents";
+  if (in.first_key && (queries % 4 != 0 || !aligned(in.first_key->data()))) {
+    return "documents in rows that do not begin at 16 bytes";
+  }
   if (!in.key_bias) return "";
   const Shape& bias = in.key_bias->shape();
   if (in.hides_keys) return "a query may see no key";
@@ -88,6 +90,7 @@ CudnnAttentionKind kind_of(const AttentionArgs& in, const Tensor& out) {
           .head_dim = in.q.head_dim,
           .causal = in.causal,
           .window = in.window < queries ? in.window : 0,  // a longer one hides none
+          .documents = in.first_key != nullptr,
           .bias_heads = in.key_bias ? in.key_bias->shape()[1] : 0,
           .bias_head_stride = in.key_bias ? in.key_bias->shape()[2] : 0,
           .q = strides_of(in.q),
@@ -146,6 +149,10 @@ struct CudnnAttention::Pointers {
     add(kValueRows, in.v, 1);
     add(kOutRows, plain_view(out, in.q), group);
     add_statistics(kLogSumExp, log_sum_exp, group);
+    if (in.first_key) {
+      const int64_t row = in.first_key->shape()[1] * static_cast<int64_t>(sizeof(int32_t));
+      places.push_back({kFirstKey, in.first_key->data(), row, 0});
+    }
     if (!in.key_bias) return;
     const Shape& shape = in.key_bias->shape();
     const auto row = static_cast<int64_t>(sizeof(float)) * shape[2];
@@ -191,8 +198,17 @@ const CudnnPieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
 
 bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double scale,
                          const Pointers& pointers) {
-  const bool worth_it = whole.queries % kLengthWorthAPlan == 0 || whole.head_dim > kOwnHeadDim;
-  if (!worth_it && options_.attention != AttentionChoice::kCudnn) {
+  const bool asked = options_.attention == AttentionChoice::kCudnn || whole.head_dim > kOwnHeadDim;
+  if (!asked && whole.documents) {
+    if (whole.backward) {
+      tell(
+          op,
+          "they leave out the keys of other documents, which runtime.attention: cudnn computes and "
+          "hides");
+    }
+    return false;
+  }
+  if (!asked && whole.queries % kLengthWorthAPlan != 0) {
     // Training has one length; of prompts each has another, and nobody wants to read of them.
     if (whole.backward) {
       tell(op, fmt::format("only lengths of a multiple of {} are worth a plan; runtime.attention: "

@@ -131,6 +131,12 @@ class AttentionGraph {
       const GraphTensor end = pointwise({dnn::kAdd, key, &window});
       scores = keep_where(dnn::kCompareGreater, end, query, scores);
     }
+    if (k_.documents) {
+      const GraphTensor key = index(scores, 3);
+      const GraphTensor first = graph_.memory(kFirstKey, dnn::kInt32, {k_.batch, 1, k_.queries, 1},
+                                              {k_.queries, k_.queries, 1, 1});
+      scores = keep_where(dnn::kCompareGreaterEqual, key, first, scores);
+    }
     return scores;
   }
 

@@ -36,6 +36,7 @@ struct CudnnAttentionKind {
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0;
   bool causal = true;                   // then queries = keys
   int64_t window = 0;                   // 0: none
+  bool documents = false;               // keys before kFirstKey are hidden
   int64_t bias_heads = 0;               // 0: no key bias; 1 or heads
   int64_t bias_head_stride = 0;         // elements
   HeadStrides q, k, v, out;             // dout is laid out as out
@@ -53,6 +54,7 @@ enum AttentionTensor : int64_t {
   kOutRows,
   kLogSumExp,
   kKeyBias,
+  kFirstKey,  // i32 (B, queries)
   kDOut,
   kDelta,
   kDQuery,

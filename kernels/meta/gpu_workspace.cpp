@@ -95,9 +95,7 @@ size_t any_order_workspace(const AttentionBackwardArgs& args, size_t limit) {
   const AttentionArgs& in = args.in;
   const Shape& q = in.q.tensor->shape();
   const bool hides = in.key_bias && in.hides_keys;
-  if (size_of(args.out.dtype()) != 2 || in.dropout.probability > 0 || hides || in.first_key) {
-    return 0;
-  }
+  if (size_of(args.out.dtype()) != 2 || in.dropout.probability > 0 || hides) return 0;
   const AnyOrderAttention whole = {.heads = q[0] * in.q.heads,
                                    .queries = q[1],
                                    .keys = in.extents().keys,

@@ -81,6 +81,8 @@ float read(const void* data, DataType type, int64_t index) {
       return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
     case kHalf:
       return __half2float(static_cast<const __half*>(data)[index]);
+    case kInt32:
+      return static_cast<float>(static_cast<const int32_t*>(data)[index]);
     default:
       return static_cast<const float*>(data)[index];
   }

@@ -65,6 +65,18 @@ TEST_CASE("a length that is not worth a plan is told once, of training") {
                          "runtime.attention: cudnn makes one for any"));
 }
 
+TEST_CASE("documents are left to the own kernels, and the note says what asking for cuDNN does") {
+  const Case documents = {2, 1, 1, 64, 64, 8, true, 0, 0, test::Layout::kSeparate, {}, {40, 9}};
+  Notes notes;
+  cuda::CudaBackend gpu(told_to(notes));
+  attend(gpu, documents);
+  CHECK(gpu.cudnn_attention()->runs() == 0);
+  REQUIRE(notes.size() == 1);
+  CHECK(
+      notes[0].ends_with("by the own kernels: they leave out the keys of other documents, which "
+                         "runtime.attention: cudnn computes and hides"));
+}
+
 TEST_CASE("who asked for attention in any order is told once where another rule leaves none") {
   Notes notes;
   cuda::CudaOptions options = told_to(notes);

@@ -23,12 +23,16 @@ inline const Case kCudnnCases[] = {
     {2, 3, 3, 24, 24, 8, true, 0, 0, Layout::kInterleaved, {1, 3, 28}},  // ALiBi, a longer table
     {2, 4, 2, 20, 20, 8, true, 0, 0, Layout::kSeparate, {1, 4, 20}},
     {2, 2, 2, 20, 20, 8, false, 0, 0, Layout::kSeparate, {1, 1, 20}},  // one row for all heads
+    {3, 4, 2, 40, 40, 16, true, 0, 0, Layout::kPacked, {}, {7, 1, 12}},
+    {2, 2, 2, 36, 36, 16, true, 5, 0, Layout::kSeparate, {}, {3, 20}},
+    {2, 2, 2, 24, 24, 8, true, 0, 0, Layout::kInterleaved, {1, 2, 24}, {5, 10}},
 };
 
 inline const Case kAnyOrder[] = {
     {3, 2, 2, 64, 64, 16},
     {3, 4, 2, 64, 64, 16, true, 9, 0, Layout::kPacked},
     {3, 4, 2, 64, 64, 8, true, 0, 0, Layout::kPacked, {1, 4, 64}},  // ALiBi
+    {3, 4, 2, 64, 64, 8, true, 0, 0, Layout::kPacked, {}, {30, 9}},
     {3, 4, 1, 64, 64, 8, false, 0, 0, Layout::kSeparate, {1, 1, 64}},
 };
 

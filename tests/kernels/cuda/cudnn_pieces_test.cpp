@@ -50,11 +50,10 @@ CudnnAttentionKind piece_of(CudnnAttentionKind kind, int64_t batch, int64_t kv_h
   return kind;
 }
 
-// What is known of the backward passes: heads of more than 128 are Hopper's alone, and the smallest
-// piece, one key-value head of one sample, must fit.
+// The smallest piece, one key-value head of one sample, must fit.
 bool has_plan(const Gpu& gpu, const CudnnAttentionKind& kind) {
   if (!kind.backward) return true;
-  if (kind.head_dim > 128 && gpu.version != 900) return false;
+  if (!has_engine(gpu, kind)) return false;
   const CudnnAttentionKind smallest = piece_of(kind, 1, 1);
   return expected_workspace(gpu, smallest).most + sums_bytes(smallest) <= limit_of(gpu);
 }
@@ -128,6 +127,7 @@ CudnnAttentionKind kind_of(const test::Case& c) {
           .head_dim = c.head_dim,
           .causal = c.causal,
           .window = c.window < c.queries ? c.window : 0,
+          .documents = !c.documents.empty(),
           .bias_heads = c.bias.rank() > 0 ? c.bias[1] : 0};
 }
 

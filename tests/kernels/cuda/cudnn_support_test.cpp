@@ -39,6 +39,8 @@ std::vector<Problem> problems() {
   longer.queries = 128;
   CudnnAttentionKind grouped_window = llama;
   grouped_window.window = 1024;
+  CudnnAttentionKind documents = grouped_window, documents_bias = bias;
+  documents.documents = documents_bias.documents = true;
   return {{"causal", gpt2},
           {"causal, packed", gpt2, true},
           {"all keys", full},
@@ -50,7 +52,9 @@ std::vector<Problem> problems() {
           {"f16", of(DType::kF16, 12, 12, 1024, 64)},
           {"grouped, d 64", of(DType::kF16, 32, 8, 1024, 64)},
           {"grouped, d 128", llama},
-          {"grouped, d 128, window, packed", grouped_window, true}};
+          {"grouped, d 128, window, packed", grouped_window, true},
+          {"documents, grouped, window", documents},
+          {"documents, ALiBi", documents_bias}};
 }
 
 void check_plan(const Gpu& gpu, const dnn::Object& device, const Problem& problem,
@@ -63,7 +67,7 @@ void check_plan(const Gpu& gpu, const dnn::Object& device, const Problem& proble
   CAPTURE(problem.name);
   CAPTURE(name_of(direction));
   CAPTURE(choice.why);
-  CHECK(choice.plan);
+  CHECK((choice.plan != nullptr) == has_engine(gpu, kind));
   if (!choice.plan) return;
   const int64_t bytes = choice.plan->workspace_bytes();
   std::printf("%s  %-32s %-9s  engine %lld  workspace %8.2f MiB\n", gpu.name, problem.name,
@@ -96,7 +100,7 @@ void check_plans(std::initializer_list<Gpu> gpus, const std::vector<std::string_
 
 // Only described, and half a minute of compiling for each kind: the others are a slow test.
 TEST_CASE("cuDNN compiles our graphs: attention of GPT-2, BLOOM and Llama") {
-  check_plans({kH200, kA100}, {"causal", "ALiBi", "grouped, d 128"});
+  check_plans({kH200, kA100}, {"causal", "ALiBi", "grouped, d 128", "documents, grouped, window"});
 }
 
 TEST_CASE("cuDNN compiles our graphs: every kind") {

@@ -87,6 +87,14 @@ inline CudnnAttentionKind with_strides(CudnnAttentionKind kind, Direction direct
   return kind;
 }
 
+// Backward passes: Hopper has all. Of heads of more than 128 there is none elsewhere, and of
+// documents one in any order, by Blackwell.
+inline bool has_engine(const Gpu& gpu, const CudnnAttentionKind& kind) {
+  if (!kind.backward || gpu.version == 900) return true;
+  const bool any_order_of_new = gpu.version == 1000 && !kind.deterministic;
+  return kind.head_dim <= 128 && (!kind.documents || any_order_of_new);
+}
+
 // Least and most, bytes.
 struct ExpectedWorkspace {
   int64_t least, most;
