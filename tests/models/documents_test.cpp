@@ -1,6 +1,6 @@
-// Documents that share a row: their loss and gradients are the sum over rows of their own, for all
-// kinds of positions, windows, recompute and micro-steps; none moves a bit of another. Rotary rows
-// are made once a pass. Kernels: tests/kernels/attention_test.cpp. Sharded:
+// Documents that share a row: their loss and gradients are the sum over rows of their own, for
+// every family, with windows, recompute, micro-steps and low-rank terms; none moves a bit of
+// another. Rotary rows are made once a pass. Kernels: tests/kernels/attention_test.cpp. Sharded:
 // tests/tools/engine/documents_test.cpp.
 #include "tests/support/documents.h"
 
@@ -25,8 +25,9 @@ using Doubles = std::vector<double>;
 constexpr double kScale = 0.05;
 
 struct Rig {
-  explicit Rig(const ModelConfig& model_config)
+  explicit Rig(const ModelConfig& model_config, bool lora = false)
       : config(model_config), tape(backend), model(config, backend, DType::kF64, kDocumentLength) {
+    if (lora) add_lora(model, {.r = 3, .alpha = 5, .targets = {"all-linear"}});
     for (Parameter* p : model.parameters()) {
       const uint64_t seed = hash_name(p->name());
       p->set_value(test::random_tensor(backend, p->shape(), DType::kF64, seed, -0.6, 0.6));
@@ -36,7 +37,7 @@ struct Rig {
   DeviceBatch on_device(const Batch& batch) {
     return upload(batch, config, kDocumentLength, backend, DType::kF64);
   }
-  // The loss, and the gradients of all parameters, of the batches as micro-steps of one step.
+  // The loss, and the gradients of all that is trained, of the batches as micro-steps of one step.
   std::vector<Doubles> gradients(const std::vector<Batch>& batches) {
     std::vector<Doubles> out(1, Doubles{0});
     for (const Batch& batch : batches) {
@@ -47,6 +48,7 @@ struct Rig {
       tape.backward(loss);
     }
     for (Parameter* p : model.parameters()) {
+      if (!p->trainable()) continue;
       out.push_back(p->gradient().to_doubles());
       p->clear_gradient();
     }
@@ -81,57 +83,66 @@ double difference(const std::vector<Doubles>& actual, const std::vector<Doubles>
   return worst;
 }
 
-TEST_CASE("documents: packed, they have the loss and gradients of rows of their own") {
+template <typename Check>
+void for_each_model(const Check& check) {
   for (const ModelConfig& config : test::document_models()) {
-    CAPTURE(config.family);
-    CAPTURE(config.window);
-    Rig rig(config);
-    const InputRules rules = input_rules(config);
-    const LabelledRows rows = test::packed_rows(config.vocabulary);
+    for (const bool lora : {false, true}) {
+      CAPTURE(config.family);
+      CAPTURE(config.window);
+      CAPTURE(lora);
+      Rig rig(config, lora);
+      check(rig);
+    }
+  }
+}
+
+TEST_CASE("documents: packed, they have the loss and gradients of rows of their own") {
+  for_each_model([](Rig& rig) {
+    const InputRules rules = input_rules(rig.config);
+    const LabelledRows rows = test::packed_rows(rig.config.vocabulary);
     const Batch packed = make_batch(rows, rules, 0);
     std::vector<Batch> alone;
     for (const test::Document& document : test::kDocuments) {
       alone.push_back(make_batch(test::row_of(rows, document), rules, 0));
     }
     const std::vector<Doubles> expected = rig.gradients(alone);
-    const std::vector<Batch> micro_steps = {rows_of(packed, {.first = 0, .count = 1}),
-                                            rows_of(packed, {.first = 1, .count = 1})};
+    CHECK(expected.size() > 5);
+    const std::vector<Batch> micro_steps = {rows_of(packed, {.first = 0, .count = 3}),
+                                            rows_of(packed, {.first = 3, .count = 2})};
     for (const RecomputeMode mode :
          {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
       rig.model.set_recompute(mode);
-      CHECK(difference(rig.gradients({packed}), expected) < 1e-12);
-      CHECK(difference(rig.gradients(micro_steps), expected) < 1e-12);
+      const bool whole = mode != RecomputeMode::kSelective;
+      CHECK(difference(rig.gradients(whole ? std::vector{packed} : micro_steps), expected) < 1e-12);
     }
     Batch together = packed;  // the test notices documents that see each other
     together.first_key.clear();
     CHECK(difference(rig.gradients({together}), expected) > 1e-3);
-  }
+  });
 }
 
 TEST_CASE("documents: other tokens in one change no bit of the others") {
-  for (const ModelConfig& config : test::document_models()) {
-    CAPTURE(config.family);
-    CAPTURE(config.window);
-    Rig rig(config);
-    const InputRules rules = input_rules(config);
+  for_each_model([](Rig& rig) {
+    const InputRules rules = input_rules(rig.config);
+    const auto width = static_cast<size_t>(rig.config.vocabulary);
     for (const test::Document& document : test::kDocuments) {
-      LabelledRows rows = test::packed_rows(config.vocabulary);
+      LabelledRows rows = test::packed_rows(rig.config.vocabulary);
       const auto begin = static_cast<size_t>(document.row * kDocumentLength + document.begin);
       const size_t end = begin + static_cast<size_t>(document.length);
       for (size_t i = begin; i < end; ++i) rows.labels[i] = kIgnoreIndex;
-      const Batch before = make_batch(rows, rules, 0);
+      const RowRange its_row = {.first = document.row, .count = 1};
+      const Batch before = rows_of(make_batch(rows, rules, 0), its_row);
       for (size_t i = begin; i < end; ++i) rows.tokens[i] = 2 + (rows.tokens[i] + 3) % 15;
-      const Batch after = make_batch(rows, rules, 0);
+      const Batch after = rows_of(make_batch(rows, rules, 0), its_row);
       CHECK((rig.gradients({after}) == rig.gradients({before})));
       const Doubles expected = rig.logits(before), actual = rig.logits(after);
-      const auto width = static_cast<size_t>(config.vocabulary);
-      for (size_t i = 0; i < rows.tokens.size(); ++i) {
-        const bool same =
-            std::equal(&actual[i * width], &actual[i * width] + width, &expected[i * width]);
-        CHECK(same == (i < begin || i >= end));
+      for (int64_t t = 0; t < kDocumentLength; ++t) {
+        const size_t i = static_cast<size_t>(t) * width;
+        const bool same = std::equal(&actual[i], &actual[i] + width, &expected[i]);
+        CHECK(same == (t < document.begin || t >= document.begin + document.length));
       }
     }
-  }
+  });
 }
 
 TEST_CASE("documents: rotary rows by token are made once a pass, in the memory of one layer") {
@@ -148,8 +159,8 @@ TEST_CASE("documents: rotary rows by token are made once a pass, in the memory o
     rig.tape.backward(loss);
     return held;
   };
-  // cos and sin of 2 rows of 12 tokens, 3 angles each.
-  const size_t rows = 2 * rounded_bytes(2 * kDocumentLength * 3 * sizeof(double));
+  // cos and sin of 5 rows of 12 tokens, 3 angles each.
+  const size_t rows = 2 * rounded_bytes(5 * kDocumentLength * 3 * sizeof(double));
   for (const RecomputeMode mode :
        {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
     for (const int64_t layers : {1, 2, 5}) {
@@ -171,7 +182,7 @@ TEST_CASE("documents: with padding that is hidden, or a block without rotary row
   for (Parameter* p : block.parameters()) {
     p->set_value(Tensor::zeros(rig.backend, p->shape(), DType::kF64));
   }
-  const Tensor x = Tensor::zeros(rig.backend, Shape{2, kDocumentLength, 13}, DType::kF64);
+  const Tensor x = Tensor::zeros(rig.backend, Shape{5, kDocumentLength, 13}, DType::kF64);
   CHECK(test::error_of([&] { block(x, device.context({}, false)); }) ==
         "[attention] positions: expected the rows of the rotary tables with them");
 }

@@ -1,5 +1,4 @@
-// Rows that hold several documents, each document as a row of its own, and models of all kinds of
-// positions and windows.
+// Rows that hold several documents, each document as a row of its own, and models of every family.
 #pragma once
 
 #include "core/layer_values.h"
@@ -15,9 +14,10 @@ struct Document {
   int64_t row, begin, length;
   bool padding = false;
 };
-// All of two rows.
-constexpr Document kDocuments[] = {{0, 0, 5}, {0, 5, 4}, {0, 9, 3, true},
-                                   {1, 0, 2}, {1, 2, 9}, {1, 11, 1}};
+// All of five rows, with 7, 9, 11, 1 and 8 targets: a mean of means over them is another one.
+constexpr Document kDocuments[] = {
+    {0, 0, 5}, {0, 5, 4}, {0, 9, 3, true}, {1, 0, 2}, {1, 2, 9}, {1, 11, 1}, {2, 0, 12},
+    {3, 0, 1}, {3, 1, 2}, {3, 3, 9, true}, {4, 0, 3}, {4, 3, 3}, {4, 6, 3},  {4, 9, 3}};
 
 // Tokens from 2 on; 1 is padding to some models.
 inline LabelledRows packed_rows(int64_t vocabulary) {
@@ -49,13 +49,15 @@ inline LabelledRows row_of(const LabelledRows& packed, const Document& document,
           .labels = part_of(packed.labels, kIgnoreIndex)};
 }
 
-// One of every kind of position; windows shorter than most documents, and longer than all.
+// Every family: with learned, rotary and ALiBi positions, and without any. Windows shorter than
+// most documents, and longer; a model that predicts the token where it stands.
 inline std::vector<models::ModelConfig> document_models() {
-  models::ModelConfig narrow = tiny_llama(), wide = tiny_llama();
+  std::vector<models::ModelConfig> all = tiny_of_every_family();
+  models::ModelConfig narrow = tiny_llama(), wide = tiny_llama(), own = tiny_workshop();
   narrow.window = 3;
   wide.window = 10;
-  std::vector<models::ModelConfig> all = {tiny_llama(), tiny_gpt2(), tiny_bloom(),  narrow,
-                                          wide,         tiny_neox(), tiny_fairseq()};
+  own.shifted_labels = false;
+  all.insert(all.end(), {narrow, wide, own});
   for (models::ModelConfig& config : all) {
     config.embedding_dropout = config.attention_dropout = 0;
     config.residual_dropout = config.mlp_dropout = 0;

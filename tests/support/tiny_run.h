@@ -27,18 +27,22 @@ inline std::vector<config::Override> tiny_run(const TempFolder& folder,
           "runtime.run_dir=" + directory.string()};
 }
 
-// What two ranks say. Of rank `late` the backward takes 50 ms longer; -1: of none.
-inline Lines lines_of_run(const tools::ResumeRequest& request, int late = -1) {
+// The lines that two ranks say. The backward of rank `late` takes 50 ms longer; -1: of none. The
+// run dies when it says a line with `killed_at` in it; "": never.
+inline Lines lines_of_run(const tools::ResumeRequest& request, int late = -1,
+                          const std::string& killed_at = "") {
   const tools::ResumePlan plan = tools::plan_resume(request);
   Lines lines;
   std::mutex mutex;  // each rank says a line when it starts
-  const tools::TrainingRunOptions options = {.local_ranks = 2,
-                                             .resume = request.from,
-                                             .resume_with_changes = request.with_changes,
-                                             .say = [&](const std::string& line) {
-                                               const std::lock_guard lock(mutex);
-                                               lines.push_back(line);
-                                             }};
+  const tools::TrainingRunOptions options = {
+      .local_ranks = 2,
+      .resume = request.from,
+      .resume_with_changes = request.with_changes,
+      .say = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        lines.push_back(line);
+        FSDP_CHECK(killed_at.empty() || !contains(line, killed_at), "killed");
+      }};
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     tools::RankContext rank{.world = world, .local_ranks = 2};
     if (world.rank() == late) {

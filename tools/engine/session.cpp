@@ -171,7 +171,12 @@ DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t
   if (!batch.mask.empty()) {
     key_bias = models::make_key_bias(model, backend, accumulation_dtype(compute), batch.mask, rows);
   }
-  if (!batch.positions.empty()) positions = Tensor::from_host(backend, shape, batch.positions);
+  // ALiBi knows distances alone.
+  const bool looks_up = model.positions == models::PositionKind::kLearned ||
+                        model.positions == models::PositionKind::kRope;
+  if (looks_up && !batch.positions.empty()) {
+    positions = Tensor::from_host(backend, shape, batch.positions);
+  }
   if (!batch.first_key.empty()) first_key = Tensor::from_host(backend, shape, batch.first_key);
   // `otherwise`: every value of a batch that has none.
   const auto filled = [&](const auto& values, auto otherwise, const Shape& of) {

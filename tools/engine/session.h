@@ -22,7 +22,7 @@ struct DeviceBatch {
   Tensor targets;     // (B * T), i32: what each position predicts
   Tensor samples;     // (B), i64
   Tensor key_bias;    // of the mask; undefined without one
-  Tensor positions;   // (B, T), i32; undefined: 0, 1, ... in every row
+  Tensor positions;   // (B, T), i32; undefined: 0, 1, ... in every row, or nothing looks them up
   Tensor first_key;   // (B, T), i32; undefined: rows are not of documents
   int64_t pairs = 0;  // of tokens that see each other, with first_key
 

@@ -169,9 +169,15 @@ models::ModelConfig shape_of(const config::TrainConfig& config, int64_t vocabula
       model.embedding_dropout = *c.dropout;
     }
   }
-  FSDP_CHECK(config.data.sequence_length <= model.max_positions,
-             "data.sequence_length: the model has {} positions, got {}", model.max_positions,
-             config.data.sequence_length);
+  // Also where positions begin again in each document: more sequences hold as much as longer ones.
+  const int64_t length = config.data.sequence_length, most = model.max_positions;
+  FSDP_CHECK(length <= most, "data.sequence_length: the model has {} positions, got {}{}", most,
+             length,
+             config.data.packs_documents()
+                 ? fmt::format("; with data.pack: documents, a step of the same documents is "
+                               "data.sequence_length: {} and {} times train.batch",
+                               most, (length + most - 1) / most)
+                 : "");
   models::validate(model);
   check_parts(c, model);
   check_can_be_saved(config, model);

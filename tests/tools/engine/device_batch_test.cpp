@@ -13,8 +13,9 @@ namespace {
 using Doubles = std::vector<double>;
 constexpr int64_t kLongest = 4;
 
-DeviceBatch on(cpu::CpuBackend& backend, const Batch& batch) {
-  return upload(batch, test::tiny_gpt2(), kLongest, backend, DType::kF32);
+DeviceBatch on(cpu::CpuBackend& backend, const Batch& batch,
+               const models::ModelConfig& model = test::tiny_gpt2()) {
+  return upload(batch, model, kLongest, backend, DType::kF32);
 }
 
 TEST_CASE("device batch: what the batch has, as tensors") {
@@ -61,11 +62,12 @@ TEST_CASE("device batch: a mask hides keys, positions are looked up") {
 
 TEST_CASE("device batch: documents that share a row, and the pairs of tokens that are left") {
   cpu::CpuBackend backend;
-  const DeviceBatch device = on(backend, {.rows = 1,
-                                          .length = 4,
-                                          .tokens = {1, 2, 3, 4},
-                                          .positions = {0, 1, 2, 0},
-                                          .first_key = {0, 0, 0, 3}});
+  const Batch batch = {.rows = 1,
+                       .length = 4,
+                       .tokens = {1, 2, 3, 4},
+                       .positions = {0, 1, 2, 0},
+                       .first_key = {0, 0, 0, 3}};
+  const DeviceBatch device = on(backend, batch);
   const ForwardContext context = device.context({}, false);
   CHECK(context.first_key == &device.first_key);
   CHECK(device.first_key.to_doubles() == Doubles{0, 0, 0, 3});
@@ -73,6 +75,12 @@ TEST_CASE("device batch: documents that share a row, and the pairs of tokens tha
   const DeviceBatch plain = on(backend, {.rows = 1, .length = 2, .tokens = {1, 2}});
   CHECK(plain.context({}, false).first_key == nullptr);
   CHECK(plain.context({}, false).pairs == 0);
+  // A model that looks up no positions gets none.
+  CHECK(on(backend, batch, test::tiny_llama()).context({}, false).positions != nullptr);
+  for (const models::ModelConfig& model : {test::tiny_bloom(), test::tiny_workshop()}) {
+    CHECK(on(backend, batch, model).context({}, false).positions == nullptr);
+    CHECK(on(backend, batch, model).context({}, false).first_key != nullptr);
+  }
 }
 
 TEST_CASE("device batch: lengths and tokens out of range are refused") {

@@ -9,6 +9,7 @@
 
 #include "core/io/json.h"
 #include "tests/support/tiny_run.h"
+#include "tests/support/tiny_training.h"
 #include "tools/checkpoint/manifest.h"
 #include "tools/launch/end_note.h"
 #include "tools/report/device_snapshot.h"
@@ -108,6 +109,46 @@ TEST_CASE("training run: where a checkpoint is damaged, the one before is gone o
   CHECK(summary.at("steps") == 6);
   CHECK(summary.at("resumed_from") == 2);
   CHECK(read_manifest(directory / "checkpoints/step-6").progress.steps == 6);
+}
+
+// Two epochs of eight steps, killed in the middle of each.
+TEST_CASE("training run: documents that share sequences resume with the same bits") {
+  const test::TempFolder folder;
+  std::string texts;
+  for (int i = 0; i < 30; ++i) texts += std::string(static_cast<size_t>(1 + i % 6), 'a') + "b\n";
+  const std::string train = "data.train=" + folder.write("rows.txt", texts).string();
+  const auto request = [&](const fs::path& directory) {
+    ResumeRequest out = {.from = "auto", .overrides = tiny_run(folder, directory)};
+    out.overrides.insert(out.overrides.end(),
+                         {train, "data.pack=documents", "train.batch=3", "train.epochs=2",
+                          "train.log_every=1", "checkpoint.every=3", "runtime.monitor_s=0"});
+    return out;
+  };
+  const auto losses = [](const fs::path& directory) {
+    std::vector<std::string> out;
+    for (const Json& line : test::lines_of(read_file(directory / "metrics.jsonl"))) {
+      if (line.contains("loss"))
+        out.push_back(line.at("step").dump() + " " + line.at("loss").dump());
+    }
+    return out;
+  };
+  const fs::path whole = folder / "whole", killed = folder / "killed";
+  lines_of_run(request(whole));
+  for (const char* line : {"step 3: checkpoint", "step 12: checkpoint"}) {
+    CHECK(
+        test::contains(test::error_of([&] { lines_of_run(request(killed), -1, line); }), "killed"));
+  }
+  CHECK(test::count_lines(lines_of_run(request(killed)), "step-12: step 12") == 1);
+  const Json expected = read_json_file(whole / "metrics.json");
+  const Json actual = read_json_file(killed / "metrics.json");
+  CHECK(actual.at("resumed_from") == 12);
+  CHECK(actual.at("samples") == 2 * 23);
+  for (const std::string key :
+       {"weights_hash", "optimizer_hash", "steps", "samples", "true_tokens"}) {
+    CAPTURE(key);
+    CHECK(actual.at(key).dump() == expected.at(key).dump());
+  }
+  CHECK(losses(killed) == losses(whole));
 }
 
 TEST_CASE("training run: another batch is another run, unless changes are accepted") {

@@ -56,6 +56,11 @@ TEST_CASE("model shape: what does not make a model") {
   CHECK(test::contains(error_of("model: {preset: gpt2-124m, model_type: llama}"), "family gpt2"));
   CHECK(test::contains(error_of("model: {preset: gpt2-124m}\ndata: {sequence_length: 2048}"),
                        "the model has 1024 positions, got 2048"));
+  CHECK(test::contains(error_of("model: {preset: gpt2-124m}\n"
+                                "data: {sequence_length: 2500, pack: documents}"),
+                       "the model has 1024 positions, got 2500; with data.pack: documents, a step "
+                       "of the same documents is data.sequence_length: 1024 and 3 times "
+                       "train.batch"));
   CHECK(test::contains(error_of("model: {path: /nowhere}"), "/nowhere: no such folder"));
   CHECK(test::contains(error_of("model: {preset: gpt2-124m, activation: swish2}"),
                        "model.activation: expected one of gelu"));

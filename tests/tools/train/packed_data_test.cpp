@@ -1,7 +1,8 @@
-// data.pack: documents, with files: rows that share a sequence, a held-out share, sources,
-// conversations, and rows that are too long.
+// data.pack: documents, with files: rows that share a sequence, every row once an epoch, a held-out
+// share, sources, conversations, and rows that are too long.
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -92,12 +93,55 @@ TEST_CASE_FIXTURE(PackedRows, "packed data: rows that share sequences, on any ra
     CHECK(data.figures()[0].longest == 9);
   });
   CHECK(seen == std::multiset<std::string>{"abc", "d", "efghijkl", "mn", "o"});
+  config.data.pack_window = 1;
+  on(1, [&](const TrainData& data, comm::Communicator&) { CHECK(data.sequences() == 5); });
+  config.data.pack_window = 100'000;
   on(2, [&](const TrainData& data, comm::Communicator& world) {
     const std::vector<std::string> own = texts_of(data.labelled_rows(0));
     CHECK(own == (world.rank() == 0 ? std::vector<std::string>{"efghijkl"}
                                     : std::vector<std::string>{"abc", "mn"}));
     CHECK(data.training({}).get(0).global_label_tokens == 7 + 3 + 2);
   });
+}
+
+// A batch is a function of its step, so a run that resumes in the middle of an epoch misses
+// nothing.
+TEST_CASE_FIXTURE(PackedRows, "packed data: every row once an epoch, on one, two and three ranks") {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 40; ++i) {
+    texts.push_back(std::string(static_cast<size_t>(i % 6), 'a') + static_cast<char>('0' + i));
+  }
+  config.data.train = {write("r.jsonl", texts)};
+  config.data.shuffle = true;
+  config.train.batch = 3;
+  const std::multiset<std::string> all(texts.begin(), texts.end());
+  std::map<int64_t, std::multiset<std::string>> of_steps;  // of one rank
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    std::map<int64_t, std::multiset<std::string>> seen;
+    int64_t steps = 0;
+    std::mutex mutex;
+    on(ranks, [&](const TrainData& data, comm::Communicator&) {
+      CHECK(data.sequences() % 3 != 0);  // the last batch of an epoch is short
+      const int64_t of_epoch = data.steps_per_epoch();
+      for (int64_t step = 2 * of_epoch - 1; step >= 0; --step) {
+        const std::vector<std::string> own = texts_of(data.labelled_rows(step));
+        const std::lock_guard lock(mutex);
+        steps = of_epoch;
+        seen[step].insert(own.begin(), own.end());
+      }
+    });
+    for (const int64_t epoch : {0, 1}) {
+      std::multiset<std::string> once;
+      for (int64_t step = 0; step < steps; ++step) {
+        once.insert(seen[epoch * steps + step].begin(), seen[epoch * steps + step].end());
+      }
+      CHECK(once == all);
+    }
+    CHECK(seen[0] != seen[steps]);
+    if (ranks == 1) of_steps = seen;
+    CHECK(seen == of_steps);
+  }
 }
 
 TEST_CASE_FIXTURE(PackedRows, "packed data: a row that is too long") {
@@ -108,6 +152,17 @@ TEST_CASE_FIXTURE(PackedRows, "packed data: a row that is too long") {
   CHECK(refusal() == config.data.train[0] + ":2" + said);
   config.data.subset.n = 3;
   CHECK(refusal() == config.data.train[0] + ":2" + said);
+  config.data.subset = {};
+  const std::string long_rows = config.data.train[0];
+  config.data.train = {write("s.jsonl", {"a", "b", "abcdefg"})};
+  CHECK(refusal() == "");  // of as many tokens as a sequence
+  config.data.train.push_back(long_rows);
+  CHECK(refusal() == long_rows + ":2" + said);
+  config.data.train.pop_back();
+  config.data.validation = {long_rows};
+  CHECK(refusal() == long_rows + ":2" + said);
+  config.data.validation.clear();
+  config.data.train = {long_rows};
   config.data.long_rows = data::LongRows::kDrop;
   on(1, [&](const TrainData& data, comm::Communicator&) {
     CHECK(data.sequences() == 1);
