@@ -2,6 +2,7 @@
 #include "core/kernel_args.h"
 
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -32,14 +33,20 @@ std::string said_if(bool condition, std::string word) {
   return condition ? std::move(word) : std::string();
 }
 
+// Pairs of a query and a key that it sees, where rows are not of documents. Causal: query i sees
+// keys up to i + keys - queries.
+int64_t pairs_of_rows(const AttentionArgs& args) {
+  const int64_t queries = tokens_of(args.q), keys = args.keys > 0 ? args.keys : tokens_of(args.k);
+  const int64_t of_row =
+      args.causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
+  return args.q.tensor->shape()[0] * of_row;
+}
+
 // Of attention: products of all pairs of a query and a key that it sees, and passes over what has
 // the size of the queries and of the keys. Only the host knows the pairs of documents.
 Cost attention_cost(const AttentionArgs& args, int64_t products, int64_t passes) {
   const int64_t queries = tokens_of(args.q), keys = args.keys > 0 ? args.keys : tokens_of(args.k);
-  // Causal: query i sees keys up to i + keys - queries.
-  const int64_t of_row =
-      args.causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
-  const int64_t pairs = args.pairs > 0 ? args.pairs : args.q.tensor->shape()[0] * of_row;
+  const int64_t pairs = args.pairs > 0 ? args.pairs : pairs_of_rows(args);
   const int64_t elements = elements_of(args.q, queries) + elements_of(args.k, keys);
   return {.flops = products * 2 * args.q.heads * args.q.head_dim * pairs,
           .bytes = passes * elements * width(args.q.tensor->dtype())};
@@ -156,12 +163,17 @@ std::string CopyHeadsArgs::words() const {
 AttentionExtents AttentionArgs::extents() const {
   return {.head_dim = q.head_dim, .keys = keys > 0 ? keys : tokens_of(k)};
 }
+// Calls with one text count as equally long (tools/predict/call_rates.h), and each batch of
+// documents has another number of pairs. So the text has their share, rounded to a power of the
+// square root of two: at most a fifth off.
 std::string AttentionArgs::words() const {
+  const double whole = static_cast<double>(pairs_of_rows(*this)), left = static_cast<double>(pairs);
+  const double share = pairs > 0 ? std::exp2(std::round(2 * std::log2(left / whole)) / 2) : 0;
   return joined({fmt::format("{} heads of {}", q.heads, q.head_dim),
                  said_if(k.heads != q.heads, fmt::format("{} of keys", k.heads)),
                  said_if(keys > 0, fmt::format("{} keys", keys)), said_if(!causal, "not causal"),
                  said_if(window > 0, fmt::format("window {}", window)),
-                 said_if(pairs > 0, fmt::format("{} pairs", pairs)),
+                 said_if(pairs > 0, fmt::format("{:.3g} % of pairs", 100 * share)),
                  said_if(dropout.probability > 0, "dropout")});
 }
 Cost AttentionForwardArgs::cost() const {  // q k^T, p v; q, k, v in, out

@@ -73,6 +73,9 @@ KernelExtents kernel_extents(const KernelExtentsOptions& options) {
   FSDP_CHECK(!learned || options.length <= model.max_positions,
              "--seq: expected at most the {} positions of {}, got {}", model.max_positions,
              options.model, options.length);
+  if (!options.documents.empty()) {
+    extents.documents = document_lengths(options.documents, options.length);
+  }
   return extents;
 }
 
@@ -401,9 +404,17 @@ std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::st
       if (!call.product) add(call, true);
     }
   }
+  if (!extents.documents.empty()) add_documents(extents, table);
   std::move(shards.begin(), shards.end(), std::back_inserter(table));
   std::erase_if(
       table, [&](const KernelCase& line) { return line.name().find(filter) == std::string::npos; });
+  const auto of_documents = [](const KernelCase& line) {
+    return line.variant.ends_with("documents");
+  };
+  FSDP_CHECK(extents.documents.empty() || std::any_of(table.begin(), table.end(), of_documents),
+             "--documents: only attention knows documents: expected a --filter that leaves "
+             "\"attention_forward documents\" or \"attention_backward documents\", got \"{}\"",
+             filter);
   return table;
 }
 

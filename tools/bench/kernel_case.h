@@ -2,8 +2,8 @@
 // describes it, made again on memory of a device. The calls are those of a step of the model, of an
 // evaluation and of a generation, without bytes; what the model does not call is called as models
 // of other families call it. A few calls are in the table of every model. Kernels of flat shards
-// are lines of kernel_shard.cpp. A test holds the table against the list of kernels. Not here:
-// measuring (tools/bench/kernel_bench.h).
+// are lines of kernel_shard.cpp, attention of documents is in kernel_documents.cpp. A test holds
+// the table against the list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
 #pragma once
 
 #include <map>
@@ -25,6 +25,9 @@ struct KernelExtents {
   DType compute = DType::kF32;
   DType gradient = DType::kF32;  // of weights
   int64_t elements = 0;          // of a flat shard, for the optimizer's kernels
+  // Lengths of the documents of every row, for attention between their tokens alone; empty: not
+  // measured.
+  std::vector<int64_t> documents = {};
 };
 
 struct KernelExtentsOptions {
@@ -33,6 +36,7 @@ struct KernelExtentsOptions {
   int64_t batch = 4;
   int64_t length = 64;  // tokens of a sequence
   DType dtype = DType::kF32;
+  std::string documents = "";  // "8" of like lengths, or lengths of all tokens: "131,400,77"
 };
 // Unless `shape` says otherwise the flat shard has as many elements as the model's blocks and its
 // root on average. Error names the size that is unknown or does not fit.
@@ -93,7 +97,8 @@ struct KernelCase {
   std::string name() const { return variant.empty() ? kernel : kernel + " " + variant; }
 };
 
-// All lines. Those whose name contains `filter` ("" all).
+// All lines. Those whose name contains `filter` ("" all). Error when there are documents, and
+// attention of documents is not among these lines.
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter = "");
 
 // Two of them in any size.
@@ -102,5 +107,14 @@ KernelCase copy_line(int64_t elements, DType dtype);
 
 // The lines whose size is that of a flat shard, which no step of the model has.
 void add_shard_kernels(const KernelExtents& extents, std::vector<KernelCase>& table);
+
+// ---- Rows of several documents (kernel_documents.cpp) ----
+
+// The lengths that --documents gives rows of `length` tokens. Error for a text without such
+// lengths.
+std::vector<int64_t> document_lengths(const std::string& text, int64_t length);
+// Adds, behind the attention of a training step on whole rows, the same on rows of
+// extents.documents. Its cost counts the pairs of tokens that see each other.
+void add_documents(const KernelExtents& extents, std::vector<KernelCase>& table);
 
 }  // namespace fsdp::tools

@@ -125,6 +125,7 @@ Json head_json(const KernelReport& report) {
           {"shape", report.extents.shape},
           {"batch", report.extents.batch},
           {"seq", report.extents.length},
+          {"documents", report.extents.documents},
           {"dtype", name_of(report.extents.dtype)},
           {"copy_bytes_per_s", report.bench.rates.copy_bytes_per_s},
           {"product_flops_per_s", report.bench.rates.product_flops_per_s}};

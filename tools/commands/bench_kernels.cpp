@@ -72,6 +72,7 @@ void add_bench_kernels(const Command& bench) {
                {"--shape", &options->extents.shape},
                {"--batch", &options->extents.batch},
                {"--seq", &options->extents.length},
+               {"--documents", &options->extents.documents},
                {"--dtype", &options->dtype},
                {"--filter", &options->filter},
                {"--seconds", &options->seconds},

@@ -2,6 +2,7 @@
 // run it; costs and texts of some.
 #include "kernels/meta/kernel_call.h"
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -214,6 +215,32 @@ TEST_CASE("the text of a call has what its time depends on; weights come from me
   CHECK(places.text == "cMcMccM");  // a b c bias; a b c
 }
 
+// Else tools/predict would measure, and keep, the attention of every batch.
+TEST_CASE("the text of attention: rows of about as many pairs are one call") {
+  MetaBackend meta;
+  constexpr int64_t kRows = 2, kLength = 1024, kWhole = kRows * kLength * (kLength + 1) / 2;
+  const Tensor x = Tensor::empty(meta, Shape{kRows, kLength, 8}, DType::kBF16);
+  const Tensor documents = Tensor::empty(meta, Shape{kRows, kLength}, DType::kI32);
+  Tensor out = Tensor::empty(meta, x.shape(), DType::kBF16);
+  Tensor sums = Tensor::empty(meta, Shape{kRows, 4, kLength}, DType::kF32);
+  const HeadView view = {&x, 4, 2, 0, 2};
+  AttentionArgs attention = {.q = view, .k = view, .v = view, .scale = 1, .dropout = {}};
+  attention.first_key = &documents;
+  const auto text = [&](double share) {
+    attention.pairs = std::max<int64_t>(1, std::llround(share * kWhole));
+    return kernel_call(AttentionForwardArgs{attention, out, sums}).shape;
+  };
+  CHECK(text(1).ends_with(", 100 % of pairs, documents"));
+  for (const double around : {0.5, 0.125, 1 / 128.0}) {
+    CAPTURE(around);
+    CHECK(text(1.1 * around) == text(around / 1.1));
+    CHECK(text(1.5 * around) != text(around));
+  }
+  std::set<std::string> texts;
+  for (int64_t i = 1; i <= 10000; ++i) texts.insert(text(static_cast<double>(i) / 10000));
+  CHECK(texts.size() == 26);  // two for each halving, down to 0.01 %
+}
+
 TEST_CASE("what the rate of a call depends on: extents of products and of attention") {
   MetaBackend meta;
   const Tensor x = Tensor::empty(meta, Shape{2, 6, 8}, DType::kBF16);
@@ -231,7 +258,7 @@ TEST_CASE("what the rate of a call depends on: extents of products and of attent
   attention.first_key = &documents;
   attention.pairs = 20;
   const KernelCall apart = kernel_call(AttentionForwardArgs{attention, out, sums});
-  CHECK(apart.shape.ends_with("; 4 heads of 2, 20 pairs, documents"));
+  CHECK(apart.shape.ends_with("; 4 heads of 2, 50 % of pairs, documents"));  // of 42
   CHECK(apart.cost.flops == 2 * 2 * 20 * 8);
   check_again(apart);
   const KernelCall sum = kernel_call(AddArgs{x, x, out});

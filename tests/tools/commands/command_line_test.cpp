@@ -91,8 +91,8 @@ TEST_CASE("command line: numbers that are none, in a short message") {
   for (const char* command :
        {"generate f --tokens 0", "generate f --top-k -1", "bench step --batch 0",
         "bench kernels --seconds 0", "bench kernels --tolerance 5", "bench kernels --json --csv",
-        "bench comm --factor 1", "bench comm --dtypes f32,f31", "bench comm --min-bytes 4apples",
-        "bench comm --min-busbw -1", "bench step --seq -1"}) {
+        "bench kernels --documents=", "bench comm --factor 1", "bench comm --dtypes f32,f31",
+        "bench comm --min-bytes 4apples", "bench comm --min-busbw -1", "bench step --seq -1"}) {
     CAPTURE(command);
     CHECK(parse(command).status == 2);
     CHECK(parse(command).message.size() < 160);
