@@ -1,7 +1,7 @@
 // Documents that share a row, sharded: a step of packed rows has the loss and the gradients of rows
 // of their own, for every family and with low-rank terms, on one to four ranks. Strategies,
-// micro-steps and the like are crossed sparsely. The loss is the mean over all trained tokens of the
-// step, however unevenly rows, micro-steps and ranks have them. The model alone:
+// micro-steps and the like are crossed sparsely. The loss is the mean over all trained tokens of
+// the step, however unevenly rows, micro-steps and ranks have them. The model alone:
 // tests/models/documents_test.cpp.
 #include "tests/support/documents.h"
 
