@@ -163,6 +163,22 @@ std::string CopyHeadsArgs::words() const {
 AttentionExtents AttentionArgs::extents() const {
   return {.head_dim = q.head_dim, .keys = keys > 0 ? keys : tokens_of(k)};
 }
+int64_t document_length(int64_t pairs, int64_t length) {
+  const auto pairs_of = [](int64_t tokens) { return tokens * (tokens + 1) / 2; };
+  int64_t least = 1, most = std::max<int64_t>(length, 1);
+  while (least < most) {
+    const int64_t middle = (least + most) / 2;
+    const bool enough = length / middle * pairs_of(middle) + pairs_of(length % middle) >= pairs;
+    (enough ? most : least) = enough ? middle : middle + 1;
+  }
+  return least;
+}
+
+int64_t AttentionArgs::document() const {
+  const int64_t rows = std::max<int64_t>(q.tensor->shape()[0], 1), length = extents().keys;
+  return pairs > 0 ? document_length(pairs / rows, length) : length;
+}
+
 // Calls with one text count as equally long (tools/predict/call_rates.h), and each batch of
 // documents has another number of pairs. So the text has their share, rounded to a power of the
 // square root of two: at most a fifth off.

@@ -289,6 +289,10 @@ struct DropoutArgs {
   }
 };
 
+// The least length of documents, alike but for a shorter last one, that leaves `pairs` pairs of a
+// query and a key that it sees, itself included, in a row of `length` tokens.
+int64_t document_length(int64_t pairs, int64_t length);
+
 // softmax(scale * q k^T + key_bias + mask) v without a T x T tensor. Query head h reads key-value
 // head h / (heads / kv_heads). The query at position i of Tq queries is at i + Tk - Tq among the
 // keys; causal: keys j <= i; window w > 0: keys j > i - w. key_bias is added to all scores of a
@@ -315,6 +319,7 @@ struct AttentionArgs {
   Dropout dropout;
 
   AttentionExtents extents() const;
+  int64_t document() const;  // the length of documents that leave so many pairs; Tk: not known
   std::string words() const;
   template <typename V>
   AttentionArgs visit(V& v) const {
@@ -327,7 +332,7 @@ struct AttentionArgs {
             .window = window,
             .key_bias = v(kIn.small().says(hides_keys ? "hiding bias" : "bias"), key_bias),
             .hides_keys = hides_keys,
-            .first_key = v(kIn.small().zeros().says("documents"), first_key),
+            .first_key = v(kIn.documents(document()).says("documents"), first_key),
             .pairs = pairs,
             .dropout = dropout.visit(v)};
   }

@@ -50,7 +50,8 @@ struct AnyOrderAttention {
   int64_t sums_bytes() const;  // of dq
   int64_t plan_bytes() const;  // what a plan of cuDNN takes besides
 };
-// Cut into pieces that stay within the limit. 0: the own kernels compute it, and take nothing.
+// Cut into pieces that stay within the limit. 0: the own kernels compute it, and take nothing. Of
+// documents: with runtime.attention: cudnn; else the own kernels compute these, too.
 size_t any_order_workspace(const AttentionBackwardArgs& args, size_t limit);
 
 }  // namespace fsdp::meta

@@ -122,6 +122,25 @@ TEST_CASE("cost of attention: every pair of a query and a key it sees") {
 }
 
 // What is read and written of a matrix of one element.
+TEST_CASE("documents of like lengths with a given number of pairs") {
+  CHECK(document_length(10 * 11 / 2, 10) == 10);
+  CHECK(document_length(10, 10) == 1);
+  CHECK(document_length(0, 10) == 1);
+  for (const int64_t length : {1, 7, 64, 131}) {
+    const auto pairs_of = [length](int64_t document) {
+      int64_t pairs = 0;
+      for (int64_t t = 0; t < length; ++t) pairs += t % document + 1;
+      return pairs;
+    };
+    for (int64_t document = 1; document <= length; ++document) {
+      CAPTURE(document);
+      const int64_t least = document_length(pairs_of(document), length);
+      CHECK(least <= document);
+      CHECK(pairs_of(least) == pairs_of(document));
+    }
+  }
+}
+
 TEST_CASE("cost of element-wise passes: bytes per element") {
   constexpr int64_t kRows = 20, kColumns = 50, n = kRows * kColumns;
   for (const DType t : {kF32, kBF16}) {

@@ -185,7 +185,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
   if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   run.from_first_rank = l[kMore] == kFirstRank;
-  run.kind = {.masked = l[kMore] == kMasked, .documents = l[kMore] == kDocuments ? 3 : 0};
+  run.kind = {.masked = l[kMore] == kMasked, .document = l[kMore] == kDocuments ? 3 : 0};
   if (l[kMore] == kNarrow) {
     o.fsdp.master_dtype = o.fsdp.param_dtype == DType::kF16 ? DType::kF16 : DType::kBF16;
     o.optimizer.state_dtype = DType::kBF16;

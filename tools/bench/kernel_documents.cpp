@@ -76,7 +76,7 @@ std::vector<meta::KernelCall> calls_of_step(const KernelExtents& extents,
     return std::nullopt;
   };
   Batch batch = synthetic_batch(model, extents.batch, extents.length, /*rank=*/0, /*ranks=*/1,
-                                /*rows_per_pass=*/0, {.documents = 1});
+                                /*rows_per_pass=*/0, {.document = extents.length});
   batch.first_key = first_key;  // its positions are of one document: attention knows none
   MetaRun run(bench_session({.model = std::move(model),
                              .batch = extents.batch,

@@ -99,13 +99,17 @@ double share(int64_t part, int64_t of) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(of, 1));
 }
 
-void print_figures(const DataFigures& of, int64_t length) {
-  fmt::print(
-      "{}: {} rows, {} tokens, {:.1f} % trained; {} cut to {} tokens, the longest has {}; "
-      "padded to {} tokens, rows are {:.1f} % filled\n",
-      of.name, format_count(of.rows), format_count(of.tokens), share(of.trained, of.tokens),
-      format_count(of.cut), length, format_count(of.longest), length,
-      share(of.tokens, of.rows * length));
+void print_figures(const DataFigures& of, const config::DataSection& c) {
+  fmt::print("{}: {} rows, {} tokens, {:.1f} % trained", of.name, format_count(of.rows),
+             format_count(of.tokens), share(of.trained, of.tokens));
+  if (c.pads()) {
+    const int64_t length = c.sequence_length;
+    fmt::print(
+        "; {} cut to {} tokens, the longest has {}; padded to {} tokens, rows are {:.1f} % filled",
+        format_count(of.cut), length, format_count(of.longest), length,
+        share(of.tokens, of.rows * length));
+  }
+  fmt::print("\n");
   constexpr int64_t kWidth = 40;
   int64_t most = 1;
   for (const auto& [bound, rows] : of.lengths) most = std::max(most, rows);
@@ -141,7 +145,7 @@ void preview(const PreviewOptions& options, comm::Communicator& world) {
     }
   }
   if (options.json) return;
-  for (const DataFigures& of : data.figures()) print_figures(of, config.data.sequence_length);
+  for (const DataFigures& of : data.figures()) print_figures(of, config.data);
 }
 
 int run_preview(const PreviewOptions& given) {

@@ -191,8 +191,8 @@ void visit_sequences(Visitor& v, DataSection& c) {
       "with an error that names it",
       {.needs = {text_needed(c), documents}});
   v.field("document_attention", c.document_attention,
-          "with pack: stream, what a token sees: all earlier tokens of its sequence, or those of "
-          "its own document, which end-of-text ends",
+          "with pack: stream, what a token sees: all earlier tokens of its sequence, or the tokens "
+          "of its own document, which end-of-text ends",
           {.needs = {text_needed(c), {c.packing() == data::Pack::kStream, with_pack}}});
   v.field("document_separator", c.document_separator,
           "end-of-text after every row or file; auto: true, but not with wikitext_rows",

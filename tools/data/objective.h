@@ -43,7 +43,7 @@ constexpr std::string_view name_of(Pack pack) {
   return kNames[static_cast<size_t>(pack)];
 }
 
-// What a token sees with kStream: all earlier tokens of its sequence, or those of its document.
+// With kStream a token sees all earlier tokens of its sequence, or the tokens of its document.
 enum class DocumentAttention : uint8_t { kAll, kOwn };
 inline constexpr std::array kDocumentAttentions = {DocumentAttention::kAll,
                                                    DocumentAttention::kOwn};

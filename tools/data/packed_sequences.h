@@ -26,7 +26,7 @@ std::shared_ptr<const Sequences> packed_sequences(std::shared_ptr<const Sequence
                                                   const PackedOptions& options);
 
 // Sequences of a stream whose documents do not see each other; `document_end` is the last token of
-// each. A document that goes on in the next sequence begins again there.
+// each. A document that continues in the next sequence begins again there.
 std::shared_ptr<const Sequences> parted_sequences(std::shared_ptr<const Sequences> stream,
                                                   int32_t document_end);
 

@@ -116,6 +116,9 @@ PlannedJob plan_job(const PlanQuestion& question, const JobSettings& settings,
               model_flops_per_token(run.session().model().config(), length) / peak->second;
   }
   job.warnings = outside_of_validation(question, job);
+  if (std::string remark = remark_on_documents(kind_of_rows(job.config.data)); !remark.empty()) {
+    job.warnings.push_back(std::move(remark));
+  }
   if (job.host_bytes > 0) {
     job.warnings.push_back(fmt::format("offloaded state takes {} of each node's memory",
                                        byte_size_text(job.host_bytes * static_cast<size_t>(each))));

@@ -78,6 +78,13 @@ Tensor CallMeter::special(const meta::TensorForm& form) {
     return tensor;
   }
   std::vector<int64_t> values(count, form.role.content == Content::kOnes);
+  if (form.role.content == Content::kDocuments) {
+    const auto length = static_cast<size_t>(form.shape.last());
+    const auto document = static_cast<size_t>(form.role.document);
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = static_cast<int64_t>(i % length / document * document);
+    }
+  }
   if (form.role.content == Content::kIndices) {
     for (size_t i = 0; i < count; ++i) {
       const double at = uniform_at(/*seed=*/0, hash_name("indices"), i);

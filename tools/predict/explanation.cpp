@@ -119,15 +119,6 @@ std::string describe_beside(const config::TrainConfig& config, const PredictedDa
   return out + "\n";
 }
 
-// "" for rows of one document.
-std::string remark_on_documents(const SyntheticRows& kind) {
-  return kind.documents == 0 ? ""
-                             : fmt::format(
-                                   "  {} documents in a sequence were assumed, which decide the "
-                                   "time of attention\n",
-                                   kind.documents);
-}
-
 // What one must know of the times, in lines.
 std::string remarks_on(const RatesChoice& times, bool on_gpu, const CallRates& rates) {
   std::string out;
@@ -176,7 +167,9 @@ Explanation explain(const config::TrainConfig& asked, const ExplainQuestion& que
       layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
       timed ? describe_steps(units, *run, *rates,
                              remarks_on(times, session.backend.cuda.has_value(), *rates) +
-                                 remark_on_documents(data.kind))
+                                 (data.kind.document > 0
+                                      ? fmt::format("  {}\n", remark_on_documents(data.kind))
+                                      : ""))
             : fmt::format("times: of {} the memory alone is known; --rates NAME takes the times of "
                           "a machine\n",
                           rates->rates().machine));

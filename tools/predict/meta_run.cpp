@@ -26,15 +26,14 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
     for (int64_t row = 0; row < mine.count; ++row) own.samples.push_back(mine.first + row);
   }
   for (size_t row = 0; row < own.samples.size(); ++row) {
-    own.tokens.push_back(kind.documents > 0 ? 0 : std::max(rules.padding, 0));
+    own.tokens.push_back(kind.document > 0 ? 0 : std::max(rules.padding, 0));
     own.tokens.resize((row + 1) * static_cast<size_t>(length), 0);
   }
   own.labels = own.tokens;
   if (kind.masked) own.mask.assign(own.tokens.size(), 1);
-  const int64_t documents = std::min(kind.documents, length);
-  for (size_t i = 0; documents > 0 && i < own.tokens.size(); ++i) {
-    const int64_t t = static_cast<int64_t>(i) % length, document = t * documents / length;
-    own.first_key.push_back(static_cast<int32_t>((document * length + documents - 1) / documents));
+  for (size_t i = 0; kind.document > 0 && i < own.tokens.size(); ++i) {
+    const int64_t t = static_cast<int64_t>(i) % length;
+    own.first_key.push_back(static_cast<int32_t>(t / kind.document * kind.document));
   }
   Batch batch = make_batch(std::move(own), rules, rows * rules.targets_of_row(length));
   if (rows_per_pass > 0) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/layer_args.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/write_checkpoint.h"
 #include "tools/config/step_shape.h"
@@ -131,10 +132,19 @@ std::string describe_run(const models::ModelConfig& model, comm::Strategy strate
                      ranks == 1 ? "" : "s");
 }
 
-SyntheticRows kind_of_rows(const config::DataSection& c, std::optional<double> documents) {
-  constexpr double kUsual = 4;  // documents that share a row, where no data says it
-  const double in_row = std::max(documents.value_or(kUsual), 1.0);
-  return {.masked = c.hides_padding(), .documents = c.parts_documents() ? std::llround(in_row) : 0};
+SyntheticRows kind_of_rows(const config::DataSection& c, std::optional<double> pairs) {
+  if (!c.parts_documents()) return {.masked = c.hides_padding()};
+  constexpr int64_t kUsual = 4;  // documents that share a row, where no data says it
+  const int64_t length = c.sequence_length;
+  return {.document = pairs ? document_length(std::llround(*pairs), length)
+                            : (length + kUsual - 1) / kUsual};
+}
+
+std::string remark_on_documents(const SyntheticRows& kind) {
+  if (kind.document == 0) return "";
+  return fmt::format(
+      "documents of {} tokens in a sequence were assumed, which decide the time of attention",
+      kind.document);
 }
 
 PredictedData data_of(const config::TrainConfig& config, int ranks) {

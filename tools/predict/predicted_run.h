@@ -28,9 +28,10 @@ struct PredictedData {
 std::vector<data::BatchShape> shapes_of(int64_t count, int64_t rows,
                                         const std::function<data::BatchShape(int64_t)>& shape_of,
                                         const std::vector<data::BatchShape>& largest);
-// `documents`: how many share a row, where the data says it.
+// `pairs`: of tokens that see each other in a sequence, on average, where the data says it.
 SyntheticRows kind_of_rows(const config::DataSection& c,
-                           std::optional<double> documents = std::nullopt);
+                           std::optional<double> pairs = std::nullopt);
+std::string remark_on_documents(const SyntheticRows& kind);  // "": a row is one
 // Where there is no data yet: full batches of full length.
 PredictedData data_of(const config::TrainConfig& config, int ranks);
 

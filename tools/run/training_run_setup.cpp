@@ -91,7 +91,7 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
   PredictedData data = data_of(config_, rank_.world.size());
-  data.kind = kind_of_rows(config_.data, data_.documents_in_sequence());
+  data.kind = kind_of_rows(config_.data, data_.pairs_in_sequence());
   data.first_step = kept().steps;
   const int64_t steps = config_.train.steps;
   const auto largest = data_.largest_batches(batch_of_step(left_out(), steps));

@@ -226,12 +226,16 @@ void TrainData::make_sequences(int ranks) {
       const bool split_first = config_.data.held_out().has_value();
       if (!split_first) part.sequences = packed(part.rows);
     }
-    FSDP_CHECK(part.sequences->count() >= 1 || !is_mixed(),
-               "data.sources ({}): {}, fewer than one sequence of {} (data.sequence_length)",
-               part.files.front(), part.sequences->summary(), config_.data.sequence_length);
+    check_source(part);
   };
   for (Part& part : train_) make(part);
   if (validation_) make(*validation_);
+}
+
+void TrainData::check_source(const Part& part) const {
+  FSDP_CHECK(part.sequences->count() >= 1 || !is_mixed(),
+             "data.sources ({}): {}, fewer than one sequence of {} (data.sequence_length)",
+             part.files.front(), part.sequences->summary(), config_.data.sequence_length);
 }
 
 // [Note: the share that is held out]
@@ -246,7 +250,7 @@ void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& he
     const int64_t count = all->count();
     const auto held = std::max<int64_t>(std::llround(share * static_cast<double>(count)), 1);
     FSDP_CHECK(count > held, "data.validation: {}: expected data of more than {}, got {}",
-               c.validation[0], counted(held, "sequence"), count);
+               c.validation[0], counted(held, c.has_labels_of_rows() ? "row" : "sequence"), count);
     std::optional<uint64_t> seed;
     if (c.has_labels_of_rows()) seed = static_cast<uint64_t>(config_.train.seed);
     part.sequences = data::part_of_sequences(all, 0, count - held, seed);
@@ -254,6 +258,8 @@ void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& he
     if (!c.packs_documents()) continue;
     part.rows = part.sequences;
     part.sequences = packed(part.rows);
+    check_source(part);
+    validated_rows_.push_back(held_out.back());
     held_out.back() = packed(held_out.back());
   }
 }
@@ -261,7 +267,10 @@ void TrainData::hold_out(std::vector<std::shared_ptr<const data::Sequences>>& he
 void TrainData::make_loaders() {
   std::vector<std::shared_ptr<const data::Sequences>> trained, validated;
   if (config_.data.held_out()) hold_out(validated);
-  if (validation_) validated = {validation_->sequences};
+  if (validation_) {
+    validated = {validation_->sequences};
+    if (validation_->rows) validated_rows_ = {validation_->rows};
+  }
   for (const Part& part : train_) trained.push_back(part.sequences);
   const auto joined = [](const std::vector<std::shared_ptr<const data::Sequences>>& sets) {
     return sets.size() == 1 ? sets[0] : data::joined_sequences(sets);
@@ -520,7 +529,7 @@ BatchSource TrainData::validation_of(data::Role role, const models::InputRules& 
 
 bool TrainData::has_bigrams() const {
   return validation_ && validation_->cache && train_.size() == 1 &&
-         config_.data.packing() == data::Pack::kStream &&
+         config_.data.packing() == data::Pack::kStream && !config_.data.parts_documents() &&
          tokenizer_->vocab_size() <= data::BigramModel::kMaxVocabulary;
 }
 

@@ -79,8 +79,8 @@ class TrainData {
   BatchSource validation(const models::InputRules& rules) const;
   // The training data by source; rules of a model that predicts the next token.
   std::vector<DataFigures> figures() const;
-  // How many documents share a sequence of the training data, on average; 1 where none do.
-  double documents_in_sequence() const;
+  // Pairs of a query and a key that it sees in a sequence of training data, on average over some.
+  double pairs_in_sequence() const;
   // Roles of conversations of data.validation that have a turn; none for a share of data.train.
   std::vector<data::Role> validation_roles() const;
   // The validation data with the turns of a role as labels.
@@ -119,8 +119,9 @@ class TrainData {
   std::shared_ptr<const data::Sequences> sequences(
       const data::TokenCache& cache, std::optional<data::Role> role = std::nullopt) const;
   std::shared_ptr<const data::Sequences> packed(std::shared_ptr<const data::Sequences> rows) const;
-  double borders_in(const Part& part) const;  // of documents, in an average sequence of a stream
+  void check_source(const Part& part) const;
   void check_long_rows(const Part& part) const;
+  void check_padding_tokens(const models::InputRules& rules) const;
   std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
   std::string training_key() const, validation_key() const;
   std::string training_name() const;
@@ -144,6 +145,7 @@ class TrainData {
   std::vector<Part> train_;         // of data.train, each of data.sources; or random tokens
   std::optional<Part> validation_;  // none, or a share of train_
   mutable std::mutex mutex_;        // of the loaders, which may read one cache
+  std::vector<std::shared_ptr<const data::Sequences>> validated_rows_;  // of packed documents
   std::optional<data::Loader> train_loader_;  // none with DataUse::kValidation
   std::optional<data::Loader> validation_loader_;
   std::vector<std::string> untrained_;  // remarks of check_trained()

@@ -138,6 +138,22 @@ void TrainData::add_untrained(const std::string& name, data::Untrained found, in
            : ""));
 }
 
+// A model that finds padding by itself hides it; within a document that would be another mask.
+void TrainData::check_padding_tokens(const models::InputRules& rules) const {
+  if (!rules.knows_padding() || !config_.data.parts_documents()) return;
+  const auto check = [&](const Part& part) {
+    if (!part.cache) return;
+    FSDP_CHECK(
+        std::ranges::count(part.cache->unchecked(), rules.padding) == 0,
+        "{}: the text has token {}, which this model takes for padding; with {} expected "
+        "none within a document",
+        part.files.front(), rules.padding,
+        config_.data.packs_documents() ? "data.pack: documents" : "data.document_attention: own");
+  };
+  for (const Part& part : train_) check(part);
+  if (validation_) check(*validation_);
+}
+
 // Rank 0 counts for all: labels may depend on the tokens, and reading these once is enough.
 void TrainData::check_trained(comm::Communicator& world, const models::InputRules& rules,
                               bool looked_at) {
@@ -153,6 +169,7 @@ void TrainData::check_trained(comm::Communicator& world, const models::InputRule
     counts.push_back({world.rank() == 0 ? untrained(of) : data::Untrained{}, of});
   };
   agree(world, [&] {
+    check_padding_tokens(rules);
     for (const Part& part : train_) {
       if (use_ == DataUse::kValidation) break;
       count(c.synthetic() ? training_name() : name_with_files(training_key(), part.files),
@@ -161,8 +178,14 @@ void TrainData::check_trained(comm::Communicator& world, const models::InputRule
             });
     }
     if (!validation_loader_) return;
-    count(name_with_files(validation_key(), c.validation),
-          validation_loader_->samples_after(validation_batches()),  // the first ones
+    const std::string name = name_with_files(validation_key(), c.validation);
+    if (!validated_rows_.empty()) {
+      const auto rows = data::joined_sequences(validated_rows_);
+      return count(name, rows->count(), [&](int64_t of) {
+        return count_untrained(*rows, of, c.sequence_length, rules);
+      });
+    }
+    count(name, validation_loader_->samples_after(validation_batches()),  // the first ones
           [&](int64_t of) { return validation_loader_->untrained(of, rules); });
   });
   for (Count& each : counts) each = comm::exchange_values(world, each)[0];
@@ -195,6 +218,7 @@ std::vector<DataFigures> TrainData::figures() const {
     for (int64_t i = 0; i < of.rows; ++i) {
       const int64_t whole = part.counted().tokens_of(i, most);
       of.cut += whole > length;
+      if (whole > length && c.packs_documents() && c.long_rows == data::LongRows::kDrop) continue;
       of.tokens += std::min(whole, length);
       of.longest = std::max(of.longest, whole);
       of.trained += part.counted().label_tokens(i, length, {.shifted_labels = false});
@@ -205,29 +229,23 @@ std::vector<DataFigures> TrainData::figures() const {
   return out;
 }
 
-// Counts in the first tokens, where a token ends each document.
-double TrainData::borders_in(const Part& part) const {
-  constexpr size_t kLookedAt = 1 << 20;
-  const std::span<const int32_t> ids = part.cache->unchecked();
-  return data::borders_of_documents(ids.first(std::min(ids.size(), kLookedAt)),
-                                    tokenizer_->end_of_text(), config_.data.sequence_length);
-}
-
-double TrainData::documents_in_sequence() const {
-  if (config_.data.packing() == data::Pack::kStream) {
-    double borders = 0, weights = 0;
-    for (const Part& part : train_) {
-      borders += part.cache ? part.weight * borders_in(part) : 0;
-      weights += part.weight;
-    }
-    return 1 + borders / weights;
-  }
-  int64_t rows = 0, sequences = 0;
+double TrainData::pairs_in_sequence() const {
+  constexpr int64_t kLookedAt = 256;  // of each part
+  const int64_t length = config_.data.sequence_length;
+  double pairs = 0, weights = 0;
   for (const Part& part : train_) {
-    rows += part.counted().count();
-    sequences += part.sequences->count();
+    const int64_t count = part.sequences->count(), looked_at = std::min(count, kLookedAt);
+    LabelledRows rows;
+    for (int64_t i = 0; i < looked_at; ++i) {
+      part.sequences->append(i * count / looked_at, length, {}, rows);
+    }
+    if (looked_at == 0) continue;
+    rows.first_key.resize(rows.tokens.size());  // none: a sequence is one document
+    pairs += part.weight * static_cast<double>(models::document_pairs(rows.first_key, length)) /
+             static_cast<double>(looked_at);
+    weights += part.weight;
   }
-  return sequences > 0 ? static_cast<double>(rows) / static_cast<double>(sequences) : 1;
+  return weights > 0 ? pairs / weights : 0;
 }
 
 // A guide's labels are repeated to the letter; what they do is said.
@@ -319,11 +337,16 @@ void TrainData::add_remarks_on_doubled(std::vector<std::string>& out) const {
   }
 }
 
+// Counts in the first tokens, where a token ends each document.
 void TrainData::add_remarks_on_borders(std::vector<std::string>& out) const {
+  constexpr size_t kLookedAt = 1 << 20;
   const config::DataSection& c = config_.data;
   if (c.packing() != data::Pack::kStream || !c.separates_documents()) return;
   for (const Part& part : train_) {
-    const double borders = part.cache ? borders_in(part) : 0;
+    if (!part.cache) continue;
+    const std::span<const int32_t> ids = part.cache->unchecked();
+    const double borders = data::borders_of_documents(ids.first(std::min(ids.size(), kLookedAt)),
+                                                      tokenizer_->end_of_text(), c.sequence_length);
     if (borders == 0) continue;
     out.push_back(fmt::format(
         "note: {}: data.pack: stream: a sequence has {:.2g} borders of documents on average, and "

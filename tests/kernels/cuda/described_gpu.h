@@ -87,8 +87,8 @@ inline CudnnAttentionKind with_strides(CudnnAttentionKind kind, Direction direct
   return kind;
 }
 
-// Backward passes: Hopper has all. Of heads of more than 128 there is none elsewhere, and of
-// documents one in any order, by Blackwell.
+// Hopper has engines for all backward passes. Other GPUs have no engine for heads of more than 128,
+// and Blackwell alone has an engine for documents, in any order.
 inline bool has_engine(const Gpu& gpu, const CudnnAttentionKind& kind) {
   if (!kind.backward || gpu.version == 900) return true;
   const bool any_order_of_new = gpu.version == 1000 && !kind.deterministic;

@@ -83,6 +83,21 @@ TEST_CASE("call meter: what one call writes into a flag is not what the next one
   CHECK(std::count(read.begin(), read.end(), 0) == static_cast<int64_t>(read.size()));
 }
 
+TEST_CASE("call meter: attention of documents is timed with documents") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu, {.cache_bytes = 1 << 16});
+  std::vector<int32_t> read;
+  const meta::KernelCall call = {
+      .kernel = "documents", .prepare = [&read](meta::CallTensors& tensors) -> meta::KernelRun {
+        const Tensor first =
+            tensors.make({.shape = Shape{2, 5}, .dtype = DType::kI32, .role = kIn.documents(3)});
+        if (first.defined()) read = first.to_host<int32_t>();
+        return [](Backend&, Stream&) {};
+      }};
+  static_cast<void>(meter.time_once(call));
+  CHECK(read == std::vector<int32_t>{0, 0, 0, 3, 3, 0, 0, 0, 3, 3});
+}
+
 TEST_CASE(
     "call meter: tensors of a call that share memory share it again; flags have their values") {
   cpu::CpuBackend cpu;

@@ -216,6 +216,58 @@ TEST_CASE_FIXTURE(PackedRows, "packed data: untrained rows are counted as rows")
   CHECK(test::contains(refusal(), "2 rows in 0 sequences of 8 tokens"));
   config.data.train = {write("s.jsonl", {"a", "b", "c"})};
   CHECK(test::contains(refusal(), "of any of its 3 rows: they have fewer than two tokens"));
+  const std::vector<std::string> most = {"", "", "", "", "abc", "", "", "", "", "", "", ""};
+  const std::string said = "nothing is trained or predicted of 11 of 12 rows";
+  const auto warning_of_validation = [&] {
+    std::string out;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      TrainData data(world, config);
+      data.check_trained(world, {});
+      for (const std::string& remark : data.remarks()) {
+        if (test::contains(remark, "data.validation (")) out = remark;
+      }
+    });
+    return out;
+  };
+  config.data.document_separator = true;
+  config.data.train = {write("t.jsonl", {"abc"})};
+  config.data.validation = {write("v.jsonl", most)};
+  CHECK(test::contains(warning_of_validation(), said));
+}
+
+TEST_CASE_FIXTURE(PackedRows, "packed data: the error of a source without rows names its files") {
+  config.data.train.clear();
+  config.data.long_rows = data::LongRows::kDrop;
+  config.data.validation = {"20%"};
+  const std::vector<std::string> few(10, "abc"), many(10, "abcdefghijklmn");
+  config.data.sources = {{.path = {write("few.jsonl", few)}},
+                         {.path = {write("long.jsonl", many)}}};
+  CHECK(test::contains(refusal(), "long.jsonl): 8 rows in 0 sequences of 8 tokens"));
+}
+
+TEST_CASE_FIXTURE(PackedRows, "packed data: what a model takes for padding is refused in a text") {
+  const models::InputRules rules = {.padding = 'd'};
+  const auto refused = [&](const std::string& what) {
+    std::string out;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      TrainData data(world, config);
+      try {
+        data.check_trained(world, rules);
+      } catch (const AgreedError& error) {
+        out = error.what();
+      }
+    });
+    return test::contains(out,
+                          "r.jsonl: the text has token 100, which this model takes for "
+                          "padding; with " +
+                              what + " expected none within a document");
+  };
+  config.data.train = {write("r.jsonl", {"abc", "cde"})};
+  CHECK(refused("data.pack: documents"));
+  config.data.pack = data::Pack::kStream;
+  CHECK(!refused(""));
+  config.data.document_attention = data::DocumentAttention::kOwn;
+  CHECK(refused("data.document_attention: own"));
 }
 
 TEST_CASE_FIXTURE(PackedRows, "packed data: the answers of rows, the turns of conversations") {
@@ -273,7 +325,7 @@ TEST_CASE_FIXTURE(PackedRows, "stream: documents that do not see each other, on 
     check(data.labelled_rows(0), 0, first);
     check(data.labelled_rows(0), 1, second);
     CHECK(data.training({}).get(0).global_label_tokens == 7 + 5);
-    CHECK(data.documents_in_sequence() == 2);
+    CHECK(data.pairs_in_sequence() == (36 + 3 + 10 + 3) / 2.0);  // of 8; of 2, 4 and 2 tokens
   });
   on(2, [&](const TrainData& data, comm::Communicator& world) {
     check(data.labelled_rows(0), 0, world.rank() == 0 ? first : second);
