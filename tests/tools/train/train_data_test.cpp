@@ -506,7 +506,7 @@ TEST_CASE_FIXTURE(Texts, "train data: a share that is held out") {
     if (pack == data::Pack::kStream) CHECK(last);
   }
   config.data.validation = {"99.9%"};
-  CHECK(refusal() == "data.validation: 99.9%: expected data of more than 40 sequences, got 40");
+  CHECK(refusal() == "data.validation: 99.9%: expected data of more than 40 rows, got 40");
 }
 
 TEST_CASE("train data: random tokens need no files, and are the same on any number of ranks") {
