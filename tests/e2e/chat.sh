@@ -26,7 +26,8 @@ same "of a prompt nothing is trained" 8 "$(grep -o '"trained":\[[^]]*' <<<"$ids"
 
 packed=(--data chats.jsonl --tokenizer base --set data.chat_template=chatml data.pack=documents data.sequence_length=64)
 shown=$("$FSDP" data preview "${packed[@]}" --row 1 2>notes.txt)
-same "two documents and padding" 3 "$(grep -c '^- document: positions 0 to ' <<<"$shown")"
+same "two documents" 2 "$(grep -c "^- document: positions 0 to " <<<"$shown")"
+same "padding" 1 "$(grep -c "^- padding: [0-9]* tokens" <<<"$shown")"
 grep -q 'rows share sequences and do not see each other' notes.txt || fail "no word about packing: $(cat notes.txt)"
 ids=$("$FSDP" data preview "${packed[@]}" --row 1 --json 2>/dev/null)
 same "positions begin again" 3 "$(grep -o '"positions":\[[^]]*' <<<"$ids" | grep -ow 0 | wc -l)"

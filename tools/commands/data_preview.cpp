@@ -2,6 +2,7 @@
 // tokens, and figures of all rows. Not here: making rows (tools/train/train_data.h).
 #include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include <unistd.h>
 
@@ -79,16 +80,30 @@ std::string marked_text(const LabelledRows& row, size_t first, size_t end,
   return text + stream.finish() + (open ? ends : "");
 }
 
+// What fills a sequence of several documents: the last of them, one token again and again.
+bool is_padding(const LabelledRows& row, size_t first, size_t end) {
+  const std::span<const int32_t> tokens(&row.tokens[first], &row.tokens[first] + (end - first));
+  const std::vector<bool> trained = trained_of(row);
+  return first > 0 && end == row.tokens.size() &&
+         std::ranges::count(tokens, tokens.front()) == std::ssize(tokens) &&
+         std::find(trained.begin() + static_cast<std::ptrdiff_t>(first), trained.end(), true) ==
+             trained.end();
+}
+
 // Each document of a sequence that has several begins with a line.
 void print_marked(int64_t number, const LabelledRows& row, const data::Tokenizer& tokenizer,
                   bool in_colour) {
   const size_t length = row.tokens.size();
-  fmt::print("--- row {}: {}, {} trained\n", number, counted(std::ssize(row.tokens), "token"),
-             std::ranges::count(trained_of(row), true));
+  fmt::print("--- {} {}: {}, {} trained\n", row.first_key.empty() ? "row" : "sequence", number,
+             counted(std::ssize(row.tokens), "token"), std::ranges::count(trained_of(row), true));
   const std::vector<int32_t> first = documents_of(row);
   size_t begin = 0, end = 0;
   do {
     while (end < length && first[end] == first[begin]) ++end;
+    if (is_padding(row, begin, end)) {
+      fmt::print("- padding: {}\n", counted(static_cast<int64_t>(end - begin), "token"));
+      break;
+    }
     if (!row.first_key.empty()) fmt::print("- document: positions 0 to {}\n", end - begin - 1);
     fmt::print("{}\n", marked_text(row, begin, end, tokenizer, in_colour));
     begin = end;
@@ -132,7 +147,8 @@ void preview(const PreviewOptions& options, comm::Communicator& world) {
     print_note(std::string(text.substr(kind)));
   }
   const int64_t all = data.sequences();
-  FSDP_CHECK(options.row <= all, "--row {}: the data has {} rows", options.row, all);
+  FSDP_CHECK(options.row <= all, "--row {}: the data has {}", options.row,
+             counted(all, config.data.packs_documents() ? "sequence" : "row"));
   const int64_t first = options.row > 0 ? options.row - 1 : 0;
   const int64_t last = options.row > 0 ? options.row : std::min(options.limit, all);
   const bool in_colour = ::isatty(STDOUT_FILENO) != 0;

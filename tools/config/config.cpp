@@ -230,7 +230,8 @@ void check_data(const TrainConfig& config) {
              "data.objective: {}: expected data.pack: examples or documents, got {}: labels belong "
              "to rows",
              name_of(c.objective), name_of(c.packing()));
-  FSDP_CHECK(c.packs_documents() || !c.parts_documents() || c.separates_documents(),
+  const bool parts_stream = c.packing() == data::Pack::kStream && c.parts_documents();
+  FSDP_CHECK(!parts_stream || c.separates_documents(),
              "data.document_attention: own: expected data.document_separator: true, got false: "
              "nothing says where a document ends");
   FSDP_CHECK(!data::is_compat(c.objective) || !c.packs_documents(),

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/exchange.h"
+#include "core/text/counted.h"
 #include "core/text/numbers.h"
 #include "tools/config/guests.h"
 #include "tools/data/packed_sequences.h"
@@ -347,6 +348,11 @@ void TrainData::add_remarks_on_borders(std::vector<std::string>& out) const {
     const std::span<const int32_t> ids = part.cache->unchecked();
     const double borders = data::borders_of_documents(ids.first(std::min(ids.size(), kLookedAt)),
                                                       tokenizer_->end_of_text(), c.sequence_length);
+    if (borders == 0 && c.parts_documents()) {
+      out.push_back(fmt::format(
+          "note: {}: data.document_attention: own changes nothing: the text is one document",
+          part.files.front()));
+    }
     if (borders == 0) continue;
     out.push_back(fmt::format(
         "note: {}: data.pack: stream: a sequence has {:.2g} borders of documents on average, and "
@@ -378,9 +384,17 @@ std::vector<std::string> TrainData::remarks() const {
     if (said) out.back() += "; " + validation_loader_->summary();
   } else if (validation_loader_) {
     const int64_t trained = train_loader_ ? sequences() : 0;
-    out.push_back(fmt::format("data.validation: {}: {} of {} sequences, which are not trained",
-                              c.validation[0], format_count(validation_sequences()),
-                              format_count(validation_sequences() + trained)));
+    std::string held = fmt::format("{} of {} sequences", format_count(validation_sequences()),
+                                   format_count(validation_sequences() + trained));
+    if (!validated_rows_.empty()) {
+      int64_t rows = 0, all = 0;
+      for (const auto& part : validated_rows_) rows += part->count();
+      for (const Part& part : train_) all += part.counted().count();
+      held = fmt::format("{} of {} rows, in {}", format_count(rows), format_count(rows + all),
+                         counted(validation_sequences(), "sequence"));
+    }
+    out.push_back(
+        fmt::format("data.validation: {}: {}, which are not trained", c.validation[0], held));
   }
   if (const std::string note = note_on_files(left_out()); !note.empty()) {
     out.push_back("note: " + note);

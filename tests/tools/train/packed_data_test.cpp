@@ -180,6 +180,8 @@ TEST_CASE_FIXTURE(PackedRows, "packed data: rows are held out before others shar
   on(1, [&](const TrainData& data, comm::Communicator&) {
     CHECK(data.sequences() == 12);
     CHECK(data.validation_sequences() == 2);
+    CHECK(data.remarks()[1] ==
+          "data.validation: 10%: 4 of 40 rows, in 2 sequences, which are not trained");
     std::multiset<std::string> trained;
     for (int64_t step = 0; step < 6; ++step) {
       for (const std::string& text : texts_of(data.labelled_rows(step))) trained.insert(text);
@@ -354,6 +356,10 @@ TEST_CASE_FIXTURE(PackedRows, "stream: one note says how many documents see each
                        ": data.pack: stream: a sequence has 1.5 borders of documents on average, "
                        "and its documents do not see each other"});
   config.data.train = {folder.write("one.txt", "One document of a few words.").string()};
+  CHECK(notes() == std::vector<std::string>{"note: " + config.data.train[0] +
+                                            ": data.document_attention: own changes nothing: the "
+                                            "text is one document"});
+  config.data.document_attention = data::DocumentAttention::kAll;
   CHECK(notes().empty());
 }
 
