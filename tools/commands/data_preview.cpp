@@ -80,7 +80,7 @@ std::string marked_text(const LabelledRows& row, size_t first, size_t end,
   return text + stream.finish() + (open ? ends : "");
 }
 
-// What fills a sequence of several documents: the last of them, one token again and again.
+// Whether this is the rest of a sequence of documents: the last one, of one token again and again.
 bool is_padding(const LabelledRows& row, size_t first, size_t end) {
   const std::span<const int32_t> tokens(&row.tokens[first], &row.tokens[first] + (end - first));
   const std::vector<bool> trained = trained_of(row);
