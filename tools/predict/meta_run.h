@@ -59,8 +59,8 @@ struct PhaseMemory {
 // The form of rows without a text.
 struct SyntheticRows {
   bool masked = false;  // padding is hidden
-  int64_t document =
-      0;  // tokens of each, where a row has several that do not see each other; 0: one
+  // Tokens of each document, where a row has several that do not see each other; 0: a row is one.
+  int64_t document = 0;
 };
 // Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
 // a token for padding (fairseq's), every row has one: the most that a batch takes. `rows_per_pass`:
